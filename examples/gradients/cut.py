@@ -2,7 +2,7 @@
 
     python examples/gradients/cut.py CAPTURES [OUT]
 
-CAPTURES has the folders cnn, gpt and minilm, each with one safetensors file a step. The same input gives the same bytes.
+CAPTURES has the folders cnn, gpt and minilm, each with one safetensors file a step. Same input, same bytes.
 """
 
 import json
@@ -48,7 +48,9 @@ def sample(values: NDArray[np.float32], seed: int) -> NDArray[np.float32]:
     return flat[np.union1d(drawn, extremes)]
 
 
-def full_sizes(model: str, tensors: dict[str, NDArray[np.float32]], metadata: dict[str, str]) -> dict[str, int]:
+def full_sizes(
+    model: str, tensors: dict[str, NDArray[np.float32]], metadata: dict[str, str]
+) -> dict[str, int]:
     """How many elements each gradient had in the run, which a capture that is itself a sample may know better."""
     known = json.loads(metadata.get("numel_full", "{}"))
     if model == "gpt":
@@ -79,7 +81,9 @@ def cut(source: Path, target: Path, model: str) -> None:
     with safe_open(source, framework="numpy") as file:
         metadata = file.metadata()
         whole = {name: file.get_tensor(name) for name in sorted(file.keys())}
-    kept = {name: sample(values, zlib.crc32(f"{source.stem}/{name}".encode())) for name, values in whole.items()}
+    kept = {
+        name: sample(values, zlib.crc32(f"{source.stem}/{name}".encode())) for name, values in whole.items()
+    }
     metadata["numel_full"] = json.dumps(full_sizes(model, whole, metadata), separators=(",", ":"))
     metadata["subsample"] = (
         f"at most {ELEMENTS} elements of each tensor, drawn at random, "
