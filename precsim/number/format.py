@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import cast
 
 from precsim.errors import InputError
 
@@ -78,12 +79,12 @@ class Format:
 
     exponent_bits: int
     significand_bits: int
-    bias: int = None  # type: ignore[assignment]  # an int once __post_init__ has put the default in
+    bias: int = cast("int", None)
     signed: bool = True
     subnormals: bool = True
     infinities: bool = True
     nan: NanEncoding = NanEncoding.IEEE
-    signed_zero: bool = None  # type: ignore[assignment]  # a bool once __post_init__ has put the default in
+    signed_zero: bool = cast("bool", None)
     zero: bool = True
     twos_complement: bool = False
     name: str = field(default="", compare=False)
@@ -91,9 +92,9 @@ class Format:
 
     def __post_init__(self) -> None:
         put = object.__setattr__
-        if self.bias is None:
+        if cast("int | None", self.bias) is None:
             put(self, "bias", (1 << (self.exponent_bits - 1)) - 1)
-        if self.signed_zero is None:
+        if cast("bool | None", self.signed_zero) is None:
             put(self, "signed_zero", self._can_sign_zero)
         if not self.name:
             put(self, "name", f"e{self.exponent_bits}m{self.significand_bits}")
