@@ -14,6 +14,7 @@ from precsim.kernels import Randomness, Source
 from precsim.number import NAMED_FORMATS, CastPlan, Format, Mode, Overflow, Rounding, find_format, plan_cast
 
 __all__ = [
+    "as_floats",
     "decode",
     "encode",
     "encode_by_plan",
@@ -192,7 +193,7 @@ def _refuse_lossy_integers(source: Operand, rule: CastRule) -> None:
 
 def _refuse_nan(source: Operand, chunk: Source, first: int, fmt: Format) -> None:
     for start in range(0, len(chunk.data), _BLOCK):
-        block = _as_floats(source, Source(chunk.data[start : start + _BLOCK], chunk.format))
+        block = as_floats(source, Source(chunk.data[start : start + _BLOCK], chunk.format))
         is_nan = block != block
         if is_nan.any():
             position = first + start + int(is_nan.nonzero()[0].reshape(-1)[0])
@@ -202,7 +203,7 @@ def _refuse_nan(source: Operand, chunk: Source, first: int, fmt: Format) -> None
             )
 
 
-def _as_floats(source: Operand, chunk: Source) -> Any:
+def as_floats(source: Operand, chunk: Source) -> Any:
     """The chunk's values, exactly."""
     assert chunk.format is not None
     if chunk.format in (_FP32, _FP64):

@@ -138,8 +138,9 @@ def _flat_chunks(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> Iterator[
     )
     with iterator:
         for chunk in iterator:
-            if chunk.size:
-                yield chunk
+            values = np.asarray(chunk)
+            if values.size:
+                yield values
 
 
 def is_tensor(x: object) -> bool:

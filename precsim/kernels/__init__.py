@@ -16,7 +16,16 @@ from functools import cache
 from precsim.errors import InputError
 from precsim.kernels.engine import BinMap, CountTable, Engine, Randomness, Source
 
-__all__ = ["BinMap", "CountTable", "Engine", "Randomness", "Source", "available_engines", "engine", "use_engine"]
+__all__ = [
+    "BinMap",
+    "CountTable",
+    "Engine",
+    "Randomness",
+    "Source",
+    "available_engines",
+    "engine",
+    "use_engine",
+]
 
 _chosen: ContextVar[str | None] = ContextVar("precsim_engine", default=None)
 

@@ -56,7 +56,7 @@ class _Tally:
         """Bin of each 52-bit fraction."""
         top = fraction >> _BELOW_TOP
         rest = fraction & ((1 << _BELOW_TOP) - 1)
-        coarse = self.bins.coarse[top, (rest == 0).astype(np.int64)]
+        coarse: Array = self.bins.coarse[top, (rest == 0).astype(np.int64)]
         zeros = rest ^ ((1 << _BELOW_TOP) - 1)
         length = _bit_length(zeros)
         nothing_below = zeros == (np.int64(1) << length) - 1

@@ -9,7 +9,7 @@ from precsim.kernels.array.bits import FLOAT32_LANE, cast_bits, lane_for
 from precsim.kernels.array.count import count_source
 from precsim.kernels.array.load import is_wide, load_bits
 from precsim.kernels.array.philox import philox_words
-from precsim.kernels.array.spaces import Space, space_of
+from precsim.kernels.array.spaces import Space, settle_heap, space_of
 from precsim.kernels.engine import BinMap, CountTable, Randomness, Source
 from precsim.number.format import Format, NanEncoding
 from precsim.number.plan import CastPlan
@@ -21,6 +21,9 @@ class ArrayEngine:
     """See `precsim.kernels.engine.Engine`."""
 
     name = "array"
+
+    def __init__(self) -> None:
+        settle_heap()
 
     def encode(
         self,

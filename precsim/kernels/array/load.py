@@ -1,4 +1,4 @@
-"""From a source's memory to the bits of float32 or float64, exactly and whatever the processor's flush-to-zero state."""
+"""From a source's memory to the bits of float32 or float64, exactly and in any flush-to-zero state of the processor."""
 
 from __future__ import annotations
 

@@ -1,0 +1,389 @@
+"""`Sketch`: how many numbers lie where, in integers; enough to say exactly what any named cast does to them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, SupportsFloat, SupportsIndex
+
+import numpy as np
+
+from precsim.cast.operand import operand
+from precsim.errors import InputError
+from precsim.kernels import CountTable, Engine, Source
+from precsim.number import Format, Mode, Rounding, find_format
+from precsim.sketch.edges import BIN_COUNT, bin_map, edge_bin, split
+from precsim.sketch.outcomes import Outcomes
+from precsim.sketch.thresholds import Limit, thresholds
+
+__all__ = ["Sketch", "Window", "sketch", "sketch_source"]
+
+Counts = np.ndarray[tuple[int, int, int], np.dtype[np.int64]]
+
+
+@dataclass(frozen=True)
+class Window:
+    """The power-of-two scales 2^low … 2^high that serve a tensor.
+
+    Attributes
+    ----------
+    low : int or None
+        Least exponent at which no more than the allowed share is flushed; None if nothing can be: no nonzero numbers.
+    high : int or None
+        Greatest exponent at which nothing overflows; None if nothing can.
+    nonfinite : bool
+        Whether the source holds infinities or NaNs, which no scale mends.
+    """
+
+    low: int | None
+    high: int | None
+    nonfinite: bool = False
+
+    @property
+    def octaves(self) -> int | None:
+        """Number of powers of two in the window, 0 or less where there is none; None where it is unbounded."""
+        if self.low is None or self.high is None:
+            return None
+        return self.high - self.low + 1
+
+    def __bool__(self) -> bool:
+        return not self.nonfinite and (self.octaves is None or self.octaves > 0)
+
+    def __str__(self) -> str:
+        if self.nonfinite:
+            return "no window (not finite)"
+        if self.low is None or self.high is None:
+            return "any scale"
+        return f"2^{self.low} … 2^{self.high}" if self else "no window"
+
+
+@dataclass(frozen=True, eq=False)
+class Sketch:
+    """Counts of numbers by sign, binade and place in the binade.
+
+    All integers, so sketches add up to the same bits in any order: ``a + b`` is the sketch of both tensors together.
+    Made by `precsim.sketch`.
+
+    Attributes
+    ----------
+    least_exponent : int
+        Binade of the first row.
+    counts : int64 array, shape (2, rows, bins)
+        Finite nonzero numbers by sign (0 positive), binade and bin; see `precsim.sketch.edges` for the bins.
+    zeros, positive_infinities, negative_infinities, nans : int
+        The other numbers.
+    amax, amin : float
+        Greatest finite and least nonzero magnitude; 0.0 and inf where there is none.
+    """
+
+    least_exponent: int = 0
+    counts: Counts = field(default_factory=lambda: np.zeros((2, 0, BIN_COUNT), np.int64))
+    zeros: int = 0
+    positive_infinities: int = 0
+    negative_infinities: int = 0
+    nans: int = 0
+    amax: float = 0.0
+    amin: float = math.inf
+
+    def __post_init__(self) -> None:
+        self.counts.flags.writeable = False
+
+    @classmethod
+    def of_table(cls, table: CountTable) -> Sketch:
+        """A sketch of what an engine counted."""
+        return cls(
+            table.least_exponent,
+            np.asarray(table.counts, np.int64),
+            table.zeros,
+            table.positive_infinities,
+            table.negative_infinities,
+            table.nans,
+            table.amax,
+            table.amin,
+        )
+
+    # ---- how many ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def nonzero(self) -> int:
+        """Number of finite nonzero numbers."""
+        return int(self.counts.sum())
+
+    @property
+    def nonfinite(self) -> int:
+        """Number of infinities and NaNs."""
+        return self.positive_infinities + self.negative_infinities + self.nans
+
+    @property
+    def n(self) -> int:
+        """Number of numbers in all."""
+        return self.nonzero + self.zeros + self.nonfinite
+
+    def binades(self) -> dict[int, int]:
+        """Number of finite nonzero numbers by ⌊log2|x|⌋, for those binades that hold any."""
+        totals = self.counts.sum(axis=(0, 2))
+        return {self.least_exponent + row: int(total) for row, total in enumerate(totals) if total}
+
+    # ---- addition ----------------------------------------------------------------------------------------------
+
+    def __add__(self, other: Sketch) -> Sketch:
+        if not isinstance(other, Sketch):
+            return NotImplemented
+        least, counts = _added(self, other)
+        return Sketch(
+            least,
+            counts,
+            self.zeros + other.zeros,
+            self.positive_infinities + other.positive_infinities,
+            self.negative_infinities + other.negative_infinities,
+            self.nans + other.nans,
+            max(self.amax, other.amax),
+            min(self.amin, other.amin),
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sketch):
+            return NotImplemented
+        return self._facts() == other._facts() and np.array_equal(self.counts, other.counts)
+
+    def __hash__(self) -> int:
+        return hash((self._facts(), self.counts.tobytes()))
+
+    def _facts(self) -> tuple[float, ...]:
+        infinities = (self.positive_infinities, self.negative_infinities)
+        return (self.least_exponent, self.zeros, *infinities, self.nans, self.amax, self.amin)
+
+    # ---- what a cast does --------------------------------------------------------------------------------------
+
+    def outcomes(
+        self,
+        fmt: object,
+        scale: SupportsFloat = 1.0,
+        rounding: Rounding | Mode | str = Mode.NEAREST_EVEN,
+    ) -> Outcomes:
+        """What a cast of x·scale to a format does to the numbers, exactly.
+
+        Parameters
+        ----------
+        fmt : Format, str or dtype
+            Any named format of at most 32 bits.
+        scale : float
+            A power of two.
+        rounding : Rounding, Mode or str
+            Any mode but stochastic. Of a `Rounding`, mode and ``flush_results`` matter: an overflow is one whatever it
+            then becomes.
+
+        Returns
+        -------
+        Outcomes
+
+        Raises
+        ------
+        InputError
+            For a scale that is no power of two, stochastic rounding, flushed inputs, or a format whose thresholds
+            this table does not resolve; `precsim.outcomes` looks at the numbers themselves and takes all of them.
+        """
+        target = find_format(fmt)
+        rule = rounding if isinstance(rounding, Rounding) else Rounding(Mode.of(rounding))
+        exponent = _scale_exponent(scale)
+        if rule.mode is Mode.STOCHASTIC or rule.flush_inputs:
+            what = "stochastic rounding" if rule.mode is Mode.STOCHASTIC else "flushing of inputs"
+            raise InputError(f"a sketch can't tell the outcomes of {what}: use precsim.outcomes(x, …)")
+        flushed = subnormal = normal = overflowed = 0
+        for negative in (False, True):
+            total = int(self._at_or_above[negative, 0])
+            if negative and not target.signed:
+                overflowed += total
+                continue
+            limits = thresholds(target, rule.mode, negative)
+            above = self._above(limits.overflow, exponent, negative, target)
+            nonzero = (
+                total if limits.nonzero is None else self._above(limits.nonzero, exponent, negative, target)
+            )
+            at_least_normal = (
+                nonzero if limits.normal is None else self._above(limits.normal, exponent, negative, target)
+            )
+            overflowed += above
+            normal += at_least_normal - above
+            subnormal += nonzero - at_least_normal
+            flushed += total - nonzero
+        if rule.flush_results:
+            flushed, subnormal = flushed + subnormal, 0
+        return Outcomes(self.zeros, flushed, subnormal, normal, overflowed, self.nonfinite)
+
+    def window(
+        self,
+        fmt: object,
+        max_flushed: SupportsFloat | Fraction = 1e-3,
+        headroom: SupportsFloat | Fraction = 2.0,
+    ) -> Window:
+        """The power-of-two scales at which few enough numbers are flushed and none overflows, to nearest even.
+
+        Parameters
+        ----------
+        fmt : Format, str or dtype
+            Any named signed format of at most 32 bits.
+        max_flushed : float
+            Greatest share of the finite nonzero numbers that may become zero, 0 … 1.
+        headroom : float
+            At the high end this multiple of the greatest magnitude must not overflow yet.
+
+        Returns
+        -------
+        Window
+
+        Raises
+        ------
+        InputError
+            For a share or headroom out of range.
+        """
+        target = find_format(fmt)
+        share, room = _fraction(max_flushed, "max_flushed"), _fraction(headroom, "headroom")
+        if not 0 <= share <= 1 or room < 1:
+            raise InputError(
+                f"max_flushed must be 0 … 1 and headroom at least 1, got {max_flushed}, {headroom}"
+            )
+        nonfinite = self.nonfinite > 0
+        if not self.nonzero:
+            return Window(None, None, nonfinite)
+        allowed = math.floor(share * self.nonzero)
+        return Window(self._low_end(target, allowed), self._high_end(target, room), nonfinite)
+
+    def _low_end(self, fmt: Format, allowed: int) -> int | None:
+        """Least k with at most `allowed` numbers flushed: their number falls as k grows."""
+        if fmt.zero is False or allowed >= self.nonzero:
+            return None
+        least_nonzero = split(thresholds(fmt, Mode.NEAREST_EVEN, False).present()[0].value)[0]
+        rows = self.counts.shape[1]
+        fails = least_nonzero - (self.least_exponent + rows) - 1  # everything is below the threshold
+        serves = least_nonzero - self.least_exponent + 1  # nothing is
+        while serves - fails > 1:
+            middle = (serves + fails) // 2
+            if self.outcomes(fmt, _Power(middle)).flushed <= allowed:
+                serves = middle
+            else:
+                fails = middle
+        return serves
+
+    def _high_end(self, fmt: Format, room: Fraction) -> int:
+        limit = thresholds(fmt, Mode.NEAREST_EVEN, False).overflow
+        greatest = Fraction(self.amax) * room
+        exponent, significand = split(limit.value / greatest)
+        fits_exactly = significand == 1
+        return exponent - 1 if fits_exactly and limit.inclusive else exponent
+
+    @cached_property
+    def _at_or_above(self) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+        """Numbers of each sign in a bin or above it, bins counted from the lowest row's first; the last entry is 0."""
+        flat = self.counts.reshape(2, -1)
+        sums = np.zeros((2, flat.shape[1] + 1), np.int64)
+        sums[:, :-1] = np.cumsum(flat[:, ::-1], axis=1)[:, ::-1]
+        return sums
+
+    def _above(self, limit: Limit, scale_exponent: int, negative: bool, fmt: Format) -> int:
+        """Numbers of one sign whose magnitude times 2^scale_exponent is at or above a limit."""
+        if limit.value == 0:
+            return int(self._at_or_above[int(negative), 0])
+        exponent, significand = split(limit.value)
+        bin_ = edge_bin(significand)
+        if bin_ is None:
+            raise InputError(
+                f"a sketch does not resolve the thresholds of format {fmt.name}: use precsim.outcomes(x, …)"
+            )
+        row = exponent - scale_exponent - self.least_exponent
+        place = row * BIN_COUNT + bin_ + (0 if limit.inclusive else 1)
+        last = self._at_or_above.shape[1] - 1
+        return int(self._at_or_above[int(negative), min(max(place, 0), last)])
+
+    def __repr__(self) -> str:
+        extremes = f"amin={self.amin!r}, amax={self.amax!r}"
+        return f"Sketch(n={self.n}, zeros={self.zeros}, {extremes}, nonfinite={self.nonfinite})"
+
+
+class _Power(float):
+    """A power of two by its exponent, which may be beyond float's range."""
+
+    exponent: int
+
+    def __new__(cls, exponent: SupportsIndex) -> _Power:
+        self = super().__new__(cls, 1.0)
+        self.exponent = int(exponent)
+        return self
+
+
+def _scale_exponent(scale: SupportsFloat) -> int:
+    if isinstance(scale, _Power):
+        return scale.exponent
+    number = float(scale)
+    if number > 0.0 and math.isfinite(number):
+        significand, exponent = math.frexp(number)
+        if significand == 0.5:
+            return exponent - 1
+    raise InputError(
+        f"a sketch answers for power-of-two scales, got {scale!r}: use precsim.outcomes(x, …, scale)"
+    )
+
+
+def _fraction(number: SupportsFloat | Fraction, what: str) -> Fraction:
+    """The number as it is written: 0.001 is a thousandth, not the float64 beside it."""
+    if isinstance(number, Fraction):
+        return number
+    value = float(number)
+    if not math.isfinite(value):
+        raise InputError(f"{what} must be finite, got {number!r}")
+    return Fraction(repr(value))
+
+
+def _added(a: Sketch, b: Sketch) -> tuple[int, Counts]:
+    """Both tables on common rows."""
+    if not a.counts.shape[1] or not b.counts.shape[1]:
+        full = a if a.counts.shape[1] else b
+        return full.least_exponent, full.counts
+    least = min(a.least_exponent, b.least_exponent)
+    rows = max(s.least_exponent + s.counts.shape[1] for s in (a, b)) - least
+    total = np.zeros((2, rows, BIN_COUNT), np.int64)
+    for part in (a, b):
+        start = part.least_exponent - least
+        total[:, start : start + part.counts.shape[1]] += part.counts
+    return least, total
+
+
+def sketch(x: Any) -> Sketch:
+    """Count a tensor's numbers by sign, binade and place in the binade, in one pass.
+
+    Parameters
+    ----------
+    x : array_like or torch.Tensor
+        Floats of any width up to 64 bits, or integers (taken as numbers); any shape. float64 is counted in its own
+        range.
+
+    Returns
+    -------
+    Sketch
+
+    Raises
+    ------
+    InputError
+        For dtypes that are no real numbers.
+
+    Examples
+    --------
+    >>> import numpy as np, precsim as ps
+    >>> s = ps.sketch(np.float32([0.0, 1e-8, 1e-5, 1.0, 70000.0]))
+    >>> s.outcomes(ps.FP16)
+    Outcomes(zero=1, flushed=1, subnormal=1, normal=1, overflowed=1, nonfinite=0)
+    >>> s.outcomes(ps.FP16, scale=2.0**-2).overflowed
+    0
+    """
+    source = operand(x)
+    total = Sketch()
+    for chunk, _ in source.chunks():
+        total = total + sketch_source(chunk, source.engine)
+    return total
+
+
+def sketch_source(source: Source, engine: Engine) -> Sketch:
+    """The sketch of one flat chunk."""
+    return Sketch.of_table(engine.count(source, bin_map()))
