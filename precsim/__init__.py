@@ -24,12 +24,12 @@ from precsim.number import find_format as format
 
 if TYPE_CHECKING:
     from precsim.cast import decode, encode, quantize
-    from precsim.config import config, show_config
+    from precsim.configuration import show_config
     from precsim.kernels import available_engines, use_engine
     from precsim.number.explain import explain
     from precsim.number.profiles import PROFILES
     from precsim.runs import open_run
-    from precsim.sketch import Sketch, outcomes, sketch
+    from precsim.sketches import Sketch, outcomes, sketch
 
 __version__ = "0.1.0"
 
@@ -54,17 +54,16 @@ MXINT8 = NAMED_FORMATS["mxint8"]
 
 _LAZY = {
     "PROFILES": "precsim.number.profiles",
-    "Sketch": "precsim.sketch",
+    "Sketch": "precsim.sketches",
     "available_engines": "precsim.kernels",
-    "config": "precsim.config",
     "decode": "precsim.cast",
     "encode": "precsim.cast",
     "explain": "precsim.number.explain",
     "open_run": "precsim.runs",
-    "outcomes": "precsim.sketch",
+    "outcomes": "precsim.sketches",
     "quantize": "precsim.cast",
-    "show_config": "precsim.config",
-    "sketch": "precsim.sketch",
+    "show_config": "precsim.configuration",
+    "sketch": "precsim.sketches",
     "use_engine": "precsim.kernels",
 }
 """Public names by the module that they are loaded from."""
@@ -101,7 +100,6 @@ __all__ = [
     "Rounding",
     "Sketch",
     "available_engines",
-    "config",
     "decode",
     "encode",
     "explain",

@@ -33,8 +33,9 @@ ROOMS = [
     "cast",
     "scaling",
     "matmul",
-    "sketch",
+    "sketches",
     "runs",
+    "analyze",
     "amp",
     "replay",
     "advise",
@@ -77,7 +78,7 @@ def module_names() -> list[str]:
 
 
 def room_of(module: str) -> str | None:
-    """The room that a module is in, None where it is a door to them all (`precsim` itself, `precsim.config`)."""
+    """The room that a module is in, None where it is a door to them all (`precsim` itself, `precsim.configuration`)."""
     parts = module.split(".")
     return parts[1] if parts[0] == "precsim" and len(parts) > 1 and parts[1] in ROOMS else None
 

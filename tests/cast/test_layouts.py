@@ -109,7 +109,22 @@ def test_python_numbers_and_lists():
 )
 def test_integers_of_every_width_round_once(dtype):
     info = np.iinfo(dtype)
-    candidates = [0, 1, 3, 17, 19, 127, 2101, 2103, 65519, 65520, (1 << 24) + 1, (1 << 53) + 1, info.max, info.min]
+    candidates = [
+        0,
+        1,
+        3,
+        17,
+        19,
+        127,
+        2101,
+        2103,
+        65519,
+        65520,
+        (1 << 24) + 1,
+        (1 << 53) + 1,
+        info.max,
+        info.min,
+    ]
     x = np.array([value for value in candidates if info.min <= value <= info.max], dtype)
     for fmt in (ps.FP16, ps.BF16, ps.E4M3, ps.FP32):
         codes = ps.encode(x, fmt)

@@ -55,7 +55,11 @@ def test_neither_layout_nor_engine_changes_the_bits():
 
 @pytest.mark.parametrize(
     ("value", "ups", "low", "high"),
-    [(0x3F801000, 4096, 0x3F80, 0x3F81), (0x3FFFF000, 61440, 0x3FFF, 0x4000), (0x3F800000, 0, 0x3F80, 0x3F81)],
+    [
+        (0x3F801000, 4096, 0x3F80, 0x3F81),
+        (0x3FFFF000, 61440, 0x3FFF, 0x4000),
+        (0x3F800000, 0, 0x3F80, 0x3F81),
+    ],
     ids=hex,
 )
 def test_the_law_is_exact_over_all_65536_noise_values(value, ups, low, high):
@@ -68,7 +72,12 @@ def test_the_law_is_exact_over_all_65536_noise_values(value, ups, low, high):
 
 def test_every_noise_value_in_the_subnormal_range_and_at_the_overflow_edge():
     noise = np.arange(256, dtype=np.uint8)
-    for value, fmt in [(2.0**-12 * 1.25, ps.E4M3), (65504 + 8.0, ps.FP16), (449.0, ps.E4M3), (2.0**-40, ps.E5M2)]:
+    for value, fmt in [
+        (2.0**-12 * 1.25, ps.E4M3),
+        (65504 + 8.0, ps.FP16),
+        (449.0, ps.E4M3),
+        (2.0**-40, ps.E5M2),
+    ]:
         codes = ps.encode(np.full(256, value), fmt, "stochastic", random_bits=noise)
         rounding = ps.Rounding("stochastic", random_bits=8)
         assert codes.tolist() == [reference_encode(value, fmt, rounding, random=r) for r in range(256)]
@@ -96,4 +105,6 @@ def test_given_bits_of_quantize_reach_tensors():
     noise = torch.arange(256, dtype=torch.uint8)
     got = ps.quantize(x, ps.BF16, "stochastic", random_bits=noise)
     assert int((got > 1).sum()) == 128
-    assert torch.equal(got, torch.from_numpy(ps.quantize(x.numpy(), ps.BF16, "stochastic", random_bits=noise.numpy())))
+    assert torch.equal(
+        got, torch.from_numpy(ps.quantize(x.numpy(), ps.BF16, "stochastic", random_bits=noise.numpy()))
+    )

@@ -1,8 +1,8 @@
 """Rounding on the bits of a float, in integer operations alone.
 
 The functions here are written once for anything that behaves as an array of signed integers: NumPy arrays, torch
-tensors of any device, and z3 bit-vectors, on which `precsim.testing.prove` proves them for every input there is. A *lane* is
-the integer type that holds a source's bits: 32 bits for float32, 64 for float64.
+tensors of any device, and z3 bit-vectors, on which `precsim.testing.prove` proves them for every input there is. A
+*lane* is the integer type that holds a source's bits: 32 bits for float32, 64 for float64.
 """
 
 from __future__ import annotations

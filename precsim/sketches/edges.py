@@ -16,7 +16,7 @@ import numpy as np
 from precsim.kernels import BinMap
 from precsim.number import NAMED_FORMATS, Mode
 from precsim.number.reference import floor_log2
-from precsim.sketch.thresholds import thresholds
+from precsim.sketches.thresholds import thresholds
 
 __all__ = ["BIN_COUNT", "EDGES", "bin_map", "edge_bin", "split"]
 
@@ -68,13 +68,13 @@ def edge_bin(significand: Fraction) -> int | None:
 def bin_map() -> BinMap:
     """The bins as engines look them up."""
     step = Fraction(1, 1 << _COARSE_BITS)
-    coarse = [_bins_of_interval(1 + top * step, 1 + (top + 1) * step) for top in range(1 << _COARSE_BITS)]
+    last = (1 << _COARSE_BITS) - 1  # cut further, by the fine bins
+    coarse = [_bins_of_interval(1 + top * step, 1 + (top + 1) * step) for top in range(last)]
     fine = [
         _bins_of_interval(_ones_lead(_COARSE_BITS + ones), _ones_lead(_COARSE_BITS + ones + 1))
         for ones in range(_FINE_BITS + 1)
     ]
-    # The last coarse interval is cut further, by the fine bins.
-    coarse[-1] = fine[0]
+    coarse.append(fine[0])
     return BinMap(BIN_COUNT, _table(coarse), _table(fine))
 
 

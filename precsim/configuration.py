@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
+from dataclasses import dataclass, fields
 from importlib.metadata import PackageNotFoundError, version
 
-__all__ = ["Config", "config", "show_config"]
-
-from dataclasses import dataclass, fields
+__all__ = ["Config", "configuration", "show_config"]
 
 _PACKAGES = ("numpy", "ml_dtypes", "scipy", "torch", "safetensors")
 
@@ -57,7 +56,7 @@ class Config:
         return "\n".join(lines)
 
 
-def config() -> Config:
+def configuration() -> Config:
     """Find out what precsim runs on here.
 
     Returns
@@ -90,7 +89,7 @@ def config() -> Config:
 
 def show_config() -> None:
     """Print what precsim runs on here: versions, engine, instruction set, threads, flush-to-zero state."""
-    print(config())
+    print(configuration())
 
 
 def _version(package: str) -> str:

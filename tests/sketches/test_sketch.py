@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import precsim as ps
 from precsim.number.reference import encode, round_magnitude
-from precsim.sketch import Outcomes, Window
-from precsim.sketch.edges import BIN_COUNT, EDGES, bin_map
+from precsim.sketches import Outcomes, Window
+from precsim.sketches.edges import BIN_COUNT, EDGES, bin_map
 from precsim.testing.boundaries import boundary_values
 
 TARGETS = [fmt for fmt in ps.NAMED_FORMATS.values() if fmt.bits <= 32]
@@ -66,7 +66,9 @@ def test_outcomes_of_every_named_format_and_mode_are_those_of_the_reference(fmt,
             with np.errstate(over="ignore", under="ignore"):
                 moved = np.ldexp(x, -exponent)  # puts the boundaries back under this scale
             assert s.outcomes(fmt, 2.0**exponent, mode) == brute_force(x, fmt, mode, exponent)
-            assert ps.sketch(moved).outcomes(fmt, 2.0**exponent, mode) == brute_force(moved, fmt, mode, exponent)
+            assert ps.sketch(moved).outcomes(fmt, 2.0**exponent, mode) == brute_force(
+                moved, fmt, mode, exponent
+            )
 
 
 def test_every_scale_at_once():
@@ -104,7 +106,7 @@ def test_integers_are_numbers():
 
 
 def test_the_facts():
-    s = ps.sketch(np.float32([0, -0.0, 1.5, -2.0**-149, 3e38, np.inf, np.inf, -np.inf, np.nan]))
+    s = ps.sketch(np.float32([0, -0.0, 1.5, -(2.0**-149), 3e38, np.inf, np.inf, -np.inf, np.nan]))
     assert (s.n, s.nonzero, s.zeros) == (9, 3, 2)
     assert (s.positive_infinities, s.negative_infinities, s.nans, s.nonfinite) == (2, 1, 1, 4)
     assert (s.amax, s.amin) == (float(np.float32(3e38)), 2.0**-149)
@@ -238,7 +240,9 @@ def brute_window(x: np.ndarray, fmt: ps.Format, max_flushed: Fraction, headroom:
 
 
 @pytest.mark.parametrize("headroom", [1, 2])
-@pytest.mark.parametrize("fmt", [ps.FP16, ps.BF16, ps.E4M3, ps.E5M2, ps.E2M1, ps.format("binary8p1")], ids=str)
+@pytest.mark.parametrize(
+    "fmt", [ps.FP16, ps.BF16, ps.E4M3, ps.E5M2, ps.E2M1, ps.format("binary8p1")], ids=str
+)
 def test_a_window_ends_where_the_counts_say(fmt, headroom):
     rng = np.random.default_rng(11)
     for spread in (0.1, 2.0, 9.0):

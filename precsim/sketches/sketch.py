@@ -14,9 +14,9 @@ from precsim.cast.operand import operand
 from precsim.errors import InputError
 from precsim.kernels import CountTable, Engine, Source
 from precsim.number import Format, Mode, Rounding, find_format
-from precsim.sketch.edges import BIN_COUNT, bin_map, edge_bin, split
-from precsim.sketch.outcomes import Outcomes
-from precsim.sketch.thresholds import Limit, thresholds
+from precsim.sketches.edges import BIN_COUNT, bin_map, edge_bin, split
+from precsim.sketches.outcomes import Outcomes
+from precsim.sketches.thresholds import Limit, thresholds
 
 __all__ = ["Sketch", "Window", "sketch", "sketch_source"]
 
@@ -71,7 +71,7 @@ class Sketch:
     least_exponent : int
         Binade of the first row.
     counts : int64 array, shape (2, rows, bins)
-        Finite nonzero numbers by sign (0 positive), binade and bin; see `precsim.sketch.edges` for the bins.
+        Finite nonzero numbers by sign (0 positive), binade and bin; see `precsim.sketches.edges` for the bins.
     zeros, positive_infinities, negative_infinities, nans : int
         The other numbers.
     amax, amin : float
@@ -193,7 +193,7 @@ class Sketch:
             raise InputError(f"a sketch can't tell the outcomes of {what}: use precsim.outcomes(x, …)")
         flushed = subnormal = normal = overflowed = 0
         for negative in (False, True):
-            total = int(self._at_or_above[negative, 0])
+            total = int(self._at_or_above[int(negative), 0])
             if negative and not target.signed:
                 overflowed += total
                 continue
