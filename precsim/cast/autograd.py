@@ -6,7 +6,7 @@ torch.compile deletes a rounding that is written as ``x.to(float16).to(float32)`
 from __future__ import annotations
 
 import dataclasses
-import json
+from enum import Enum
 from functools import lru_cache
 from typing import Any
 
@@ -17,7 +17,7 @@ from precsim.cast.operand import operand
 from precsim.cast.overflow import overflows_by_rule
 from precsim.cast.rule import CastRule, randomness, resolve_rule
 from precsim.errors import InputError
-from precsim.number import Format, Mode, NanEncoding, Rounding
+from precsim.number import NAMED_FORMATS, Format, Mode, NanEncoding, Rounding
 
 __all__ = ["quantize_tensor"]
 
@@ -46,32 +46,45 @@ def _bits_tensor(random_bits: Any, x: torch.Tensor) -> torch.Tensor | None:
     return torch.as_tensor(random_bits).to(device=x.device)
 
 
-@lru_cache(maxsize=1024)
 def _to_text(rule: CastRule) -> str:
-    """The rule as text, complete in itself: operators take no objects, and compiled graphs outlive the process."""
+    """The rule as text, complete in itself: operators take no objects, and compiled graphs outlive the process.
 
-    def plain(value: Any) -> Any:
-        return value.value if hasattr(value, "value") else value
+    Plain string operations: torch.compile traces this function.
+    """
+    through = "" if rule.through is None else _fields_to_text(rule.through)
+    scale: str = rule.scale.hex()
+    return "|".join([_fields_to_text(rule.format), _fields_to_text(rule.rounding), scale, through])
 
-    def fields(thing: Any) -> dict[str, Any]:
-        return {item.name: plain(getattr(thing, item.name)) for item in dataclasses.fields(thing)}
 
-    through = None if rule.through is None else fields(rule.through)
-    parts = {"format": fields(rule.format), "rounding": fields(rule.rounding), "through": through}
-    return json.dumps({**parts, "scale": rule.scale.hex()}, sort_keys=True)
+def _fields_to_text(thing: Format | Rounding) -> str:
+    names = _FORMAT_FIELDS if isinstance(thing, Format) else _ROUNDING_FIELDS
+    values = [getattr(thing, name) for name in names]
+    return ";".join([str(value.value) if isinstance(value, Enum) else str(value) for value in values])
+
+
+_FORMAT_FIELDS = tuple(item.name for item in dataclasses.fields(Format) if item.compare)
+_ROUNDING_FIELDS = tuple(item.name for item in dataclasses.fields(Rounding))
+_WORDS = {"None": None, "True": True, "False": False}
 
 
 @lru_cache(maxsize=1024)
 def _from_text(text: str) -> CastRule:
-    parts = json.loads(text)
+    fmt, rounding, scale, through = text.split("|")
+    rule = Rounding(**_fields_of_text(rounding, _ROUNDING_FIELDS))
+    return CastRule(_to_format(fmt), rule, float.fromhex(scale), _to_format(through) if through else None)
 
-    def to_format(fields: dict[str, Any]) -> Format:
-        return Format(**{**fields, "nan": NanEncoding(fields["nan"])})
 
-    through = None if parts["through"] is None else to_format(parts["through"])
-    return CastRule(
-        to_format(parts["format"]), Rounding(**parts["rounding"]), float.fromhex(parts["scale"]), through
-    )
+def _fields_of_text(text: str, names: tuple[str, ...]) -> dict[str, Any]:
+    def plain(word: str) -> Any:
+        return _WORDS[word] if word in _WORDS else int(word) if word.lstrip("-").isdigit() else word
+
+    return {name: plain(word) for name, word in zip(names, text.split(";"), strict=True)}
+
+
+def _to_format(text: str) -> Format:
+    values = _fields_of_text(text, _FORMAT_FIELDS)
+    fmt = Format(**{**values, "nan": NanEncoding(values["nan"])})
+    return next((named for named in NAMED_FORMATS.values() if named == fmt), fmt)
 
 
 @torch.library.custom_op("precsim::quantize", mutates_args=())

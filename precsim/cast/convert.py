@@ -429,7 +429,7 @@ def _quantize_in_blocks(source: Operand, rule: CastRule, random: Randomness | No
             source.engine.decode(codes, rule.format, values)
             values = values / multiplier if rule.scale_exponent == 0 else values * 2.0**-rule.scale_exponent
             store(values, flat[first + start : first + start + length])
-    return source.finish(result, source.dtype if source.format not in (_FP32, _FP64) else None)
+    return source.finish(result, None if source.format in (_FP32, _FP64) else source.native_dtype)
 
 
 def _storage_name(source: Operand) -> str:

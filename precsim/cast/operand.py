@@ -53,6 +53,11 @@ class Operand:
         return int(np.prod(self.shape, dtype=np.int64))
 
     @property
+    def native_dtype(self) -> Any:
+        """The dtype that the caller gave, in native byte order."""
+        return self.dtype.newbyteorder("=") if isinstance(self.dtype, np.dtype) else self.dtype
+
+    @property
     def in_cpu_memory(self) -> bool:
         """Whether the data are a NumPy array."""
         return isinstance(self.array, np.ndarray)
@@ -187,7 +192,7 @@ def _with_format(array: np.ndarray[Any, Any], what: str) -> tuple[np.ndarray[Any
 
 
 def _is_ml_dtypes(dtype: np.dtype[Any]) -> bool:
-    return dtype.kind == "V" and dtype.type.__module__.startswith("ml_dtypes") and "float" in dtype.name
+    return dtype.kind in "Vf" and dtype.type.__module__.startswith("ml_dtypes") and "float" in dtype.name
 
 
 def _tensor_operand(tensor: torch.Tensor, what: str) -> Operand:

@@ -6,6 +6,7 @@ The value set only; how a real number becomes one of these values is `precsim.nu
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import cast
@@ -262,6 +263,7 @@ class Format:
         InputError
             If the code has more bits than the format.
         """
+        code = operator.index(code)
         if not 0 <= code < 1 << self.bits:
             raise InputError(f"format {self.name}: code {code:#x} has more than {self.bits} bits")
         negative = bool(code & self.sign_bit)

@@ -49,7 +49,7 @@ def outcome(value: float, fmt: ps.Format, mode: ps.Mode, exponent: int) -> str:
 
 def brute_force(x: np.ndarray, fmt: ps.Format, mode: ps.Mode, exponent: int) -> Outcomes:
     counts = dict.fromkeys(("zero", "flushed", "subnormal", "normal", "overflowed", "nonfinite"), 0)
-    for value in x.astype(np.float64).tolist():
+    for value in x.tolist():
         counts[outcome(value, fmt, mode, exponent)] += 1
     return Outcomes(**counts)
 
@@ -63,7 +63,7 @@ def test_outcomes_of_every_named_format_and_mode_are_those_of_the_reference(fmt,
         x = rng.permutation(x)[:400]
         s = ps.sketch(x)
         for exponent in (0, 7, -5):
-            with np.errstate(over="ignore", under="ignore"):
+            with np.errstate(all="ignore"):
                 moved = np.ldexp(x, -exponent)  # puts the boundaries back under this scale
             assert s.outcomes(fmt, 2.0**exponent, mode) == brute_force(x, fmt, mode, exponent)
             assert ps.sketch(moved).outcomes(fmt, 2.0**exponent, mode) == brute_force(
