@@ -1,0 +1,265 @@
+"""`analyze`: what formats and scales do to recorded tensors, group by group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+
+from precsim.errors import InputError
+from precsim.kernels import engine
+from precsim.number import Format
+from precsim.runs import TensorEntry, loss_scale
+from precsim.sketches import Outcomes, Sketch, Window, sketch_source
+
+__all__ = ["GROUPINGS", "Analysis", "Evidence", "FormatResult", "Group", "TensorResult", "analyze"]
+
+GROUPINGS: Mapping[str, Callable[[TensorEntry], str]] = {
+    "kind": lambda entry: entry.name.split("/", 1)[0] if "/" in entry.name else "tensors",
+    "file": lambda entry: str(entry.path),
+    "module": lambda entry: entry.name.rsplit(".", 1)[0],
+    "tensor": lambda entry: entry.name,
+}
+"""How tensors are put together, by name. The kind is what stands before a name's first slash."""
+
+
+@dataclass(frozen=True)
+class TensorResult:
+    """One tensor of one file.
+
+    Attributes
+    ----------
+    name, dtype : str
+    path : Path
+    group : str
+    sketch : Sketch
+    numel_full : int or None
+        True number of elements where the file holds a sample.
+    """
+
+    name: str
+    dtype: str
+    path: Path
+    group: str
+    sketch: Sketch
+    numel_full: int | None
+
+
+@dataclass(frozen=True)
+class FormatResult:
+    """What a cast to one format does to a group.
+
+    Attributes
+    ----------
+    format : Format
+    outcomes : mapping of float to Outcomes
+        By scale.
+    window : Window
+        Of the power-of-two scales.
+    largest : TensorResult or None
+        The tensor with the greatest magnitude, which bounds the window from above.
+    most_flushed : TensorResult or None
+        The tensor that loses most numbers at the window's high end, which bounds it from below; None if nothing is lost
+        there.
+    """
+
+    format: Format
+    outcomes: Mapping[float, Outcomes]
+    window: Window
+    largest: TensorResult | None
+    most_flushed: TensorResult | None
+
+
+@dataclass(frozen=True)
+class Group:
+    """Tensors that are looked at together.
+
+    Attributes
+    ----------
+    name : str
+    tensors : tuple of TensorResult
+    sketch : Sketch
+        Of all of them.
+    formats : tuple of FormatResult
+    """
+
+    name: str
+    tensors: tuple[TensorResult, ...]
+    sketch: Sketch
+    formats: tuple[FormatResult, ...]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the numbers rest on.
+
+    Attributes
+    ----------
+    files, tensors, elements : int
+    samples : int
+        Tensors that are samples of larger ones.
+    narrow : tuple of str
+        Types of fewer than 32 bits that tensors were captured in: what such a type flushed can't be seen any more.
+    loss_scales : tuple of float
+        Loss scales that the files state.
+    files_without_loss_scale : int
+    skipped : tuple of str
+        Tensors that are no floats.
+    """
+
+    files: int
+    tensors: int
+    elements: int
+    samples: int
+    narrow: tuple[str, ...]
+    loss_scales: tuple[float, ...]
+    files_without_loss_scale: int
+    skipped: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """The result of `analyze`.
+
+    Attributes
+    ----------
+    groups : tuple of Group
+    total : Group
+        All tensors together.
+    scales : tuple of float
+        Scales at which outcomes are given.
+    max_flushed : Fraction
+        Share of the nonzero numbers that a window may lose.
+    evidence : Evidence
+    """
+
+    groups: tuple[Group, ...]
+    total: Group
+    scales: tuple[float, ...]
+    max_flushed: Fraction
+    evidence: Evidence
+
+
+@dataclass
+class _Seen:
+    """What was met on the way."""
+
+    files: dict[Path, float | None] = field(default_factory=dict)
+    skipped: list[str] = field(default_factory=list)
+
+
+def analyze(
+    entries: Iterable[TensorEntry],
+    formats: Sequence[Format],
+    *,
+    scales: Sequence[float] = (1.0,),
+    max_flushed: Fraction = Fraction(1, 1000),
+    group_by: str = "kind",
+    progress: Callable[[TensorEntry], None] = lambda entry: None,
+) -> Analysis:
+    """Count what casts to formats do to tensors.
+
+    Parameters
+    ----------
+    entries : iterable of TensorEntry
+        Read once, piece by piece.
+    formats : sequence of Format
+        Named formats.
+    scales : sequence of float
+        Powers of two.
+    max_flushed : Fraction
+        Share of the nonzero numbers that a window may lose.
+    group_by : {"kind", "file", "module", "tensor"}
+    progress : callable
+        Called with each tensor before it is read.
+
+    Returns
+    -------
+    Analysis
+
+    Raises
+    ------
+    InputError
+        If a tensor can't be read, or there is none of floats.
+    """
+    group_of, seen = GROUPINGS[group_by], _Seen()
+    results: dict[str, list[TensorResult]] = {}
+    for entry in entries:
+        progress(entry)
+        seen.files.setdefault(entry.path, loss_scale(entry.metadata))
+        if not entry.is_real:
+            seen.skipped.append(entry.name)
+            continue
+        result = _read(entry, group_of(entry))
+        results.setdefault(result.group, []).append(result)
+    everything = [result for group in results.values() for result in group]
+    if not everything:
+        files = ", ".join(map(str, list(seen.files)[:3]))
+        raise InputError(
+            f"{files or 'the input'}: holds no tensor of floats ({len(seen.skipped)} others were skipped)"
+        )
+
+    def summed(name: str, tensors: list[TensorResult]) -> Group:
+        return _group(name, tensors, formats, scales, max_flushed)
+
+    return Analysis(
+        tuple(summed(name, tensors) for name, tensors in results.items()),
+        summed("all", everything),
+        tuple(scales),
+        max_flushed,
+        _evidence(everything, seen),
+    )
+
+
+def _read(entry: TensorEntry, group: str) -> TensorResult:
+    total, counting = Sketch(), engine()
+    for source in entry.chunks():
+        total = total + sketch_source(source, counting)
+    return TensorResult(entry.name, entry.dtype, entry.path, group, total, entry.numel_full)
+
+
+def _group(
+    name: str,
+    tensors: list[TensorResult],
+    formats: Sequence[Format],
+    scales: Sequence[float],
+    max_flushed: Fraction,
+) -> Group:
+    total = sum((tensor.sketch for tensor in tensors), Sketch())
+    return Group(
+        name,
+        tuple(tensors),
+        total,
+        tuple(_cast(total, tensors, fmt, scales, max_flushed) for fmt in formats),
+    )
+
+
+def _cast(
+    total: Sketch, tensors: list[TensorResult], fmt: Format, scales: Sequence[float], max_flushed: Fraction
+) -> FormatResult:
+    window = total.window(fmt, max_flushed, headroom=1)
+    largest = max(tensors, key=lambda tensor: tensor.sketch.amax)
+    most_flushed = None
+    if window.high is not None:
+        scale = 2.0 ** min(max(window.high, -1000), 1000)
+        lost = {id(tensor): tensor.sketch.outcomes(fmt, scale).flushed for tensor in tensors}
+        most = max(tensors, key=lambda tensor: lost[id(tensor)])
+        most_flushed = most if lost[id(most)] else None
+    outcomes = {scale: total.outcomes(fmt, scale) for scale in scales}
+    return FormatResult(fmt, outcomes, window, largest if largest.sketch.nonzero else None, most_flushed)
+
+
+def _evidence(tensors: list[TensorResult], seen: _Seen) -> Evidence:
+    narrow = {t.dtype for t in tensors if t.dtype not in ("float32", "float64")}
+    stated = {scale for scale in seen.files.values() if scale is not None}
+    return Evidence(
+        files=len(seen.files),
+        tensors=len(tensors),
+        elements=sum(tensor.sketch.n for tensor in tensors),
+        samples=sum(t.numel_full is not None and t.numel_full > t.sketch.n for t in tensors),
+        narrow=tuple(sorted(narrow)),
+        loss_scales=tuple(sorted(stated)),
+        files_without_loss_scale=sum(scale is None for scale in seen.files.values()),
+        skipped=tuple(seen.skipped),
+    )

@@ -1,0 +1,38 @@
+"""Numbers for people: nothing small is printed as zero, nothing incomplete as whole."""
+
+from __future__ import annotations
+
+import math
+
+__all__ = ["count", "percent", "power", "power_range"]
+
+
+def count(number: int) -> str:
+    """An integer with separators."""
+    return f"{number:,}"
+
+
+def percent(part: int, whole: int) -> str:
+    """A share in per cent: 0 only for none, 100 % only for all."""
+    if not part or not whole:
+        return "0"
+    if part == whole:
+        return "100 %"
+    share = 100 * part / whole
+    if share >= 99.95:
+        return "> 99.9 %"
+    return f"{share:.3g} %" if share >= 0.01 else f"{share:.1e} %"
+
+
+def power(value: float) -> str:
+    """A power of two as 2^k, any other number as it is."""
+    fraction, exponent = math.frexp(value)
+    return f"2^{exponent - 1}" if fraction == 0.5 else f"{value:g}"
+
+
+def power_range(amin: float, amax: float) -> str:
+    """The binades that magnitudes lie in."""
+    if amax == 0.0:
+        return "no nonzero numbers"
+    low, high = (math.frexp(value)[1] - 1 for value in (amin, amax))
+    return f"2^{low} … 2^{high}"
