@@ -1,0 +1,49 @@
+// Loops over one block that lies in the first-level cache. Each exists once for every instruction set.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "plan.hpp"
+
+namespace precsim {
+
+constexpr size_t block_elements = 2048;
+
+// Casts n floats, given by their bits, to codes of Code's width; `random` is read by stochastic plans alone.
+template <class Code>
+void cast_block32(const int32_t* bits, Code* out, size_t n, const Plan& plan, const uint32_t* random);
+template <class Code>
+void cast_block64(const int64_t* bits, Code* out, size_t n, const Plan& plan, const uint32_t* random);
+
+// float32 bits as float64 bits; right in any flush-to-zero state.
+void widen_block(const int32_t* bits, int64_t* out, size_t n);
+
+// Sets floats of a magnitude below that of `least` (bits) to zero, sign kept.
+void flush_block32(const int32_t* bits, int32_t* out, size_t n, int32_t least);
+void flush_block64(const int64_t* bits, int64_t* out, size_t n, int64_t least);
+
+void multiply_block32(const float* x, float* out, size_t n, float factor);
+void multiply_block64(const double* x, double* out, size_t n, double factor);
+void divide_block32(float* x, size_t n, float divisor);
+void divide_block64(double* x, size_t n, double divisor);
+
+// Integers as float64, those of more than 53 bits rounded to odd.
+void signed_block(const int64_t* x, double* out, size_t n);
+void unsigned_block(const uint64_t* x, double* out, size_t n);
+
+// out[i] = table[codes[i]].
+template <class Code, class Value>
+void lookup_block(const Code* codes, const Value* table, Value* out, size_t n);
+
+// The words of Philox4x32-10 for elements first … first + n − 1, each shifted right so that `random_bits` are left.
+void philox_block(uint64_t seed, uint64_t first, uint32_t* out, size_t n, int random_bits);
+
+// Places in the histogram of count.cpp, whether any number is subnormal, and the extreme nonzero finite magnitudes.
+struct BlockFacts {
+    int32_t greatest, least;
+    bool has_subnormal;
+};
+BlockFacts place_block(const int32_t* bits, uint32_t* places, size_t n);
+
+}  // namespace precsim

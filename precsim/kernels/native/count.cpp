@@ -1,0 +1,226 @@
+#include "count.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+
+#include "process.hpp"
+
+namespace precsim {
+namespace {
+
+constexpr int64_t infinity64 = int64_t(0x7FF) << 52;
+constexpr size_t coarse_places = size_t(1) << 17, fine_places = size_t(512) << 6;
+
+int bit_length(uint64_t x) { return x ? 64 - __builtin_clzll(x) : 0; }
+
+// Counts of float64 numbers, each as often as its weight says.
+class Tally {
+    const Bins& bins_;
+    std::vector<int64_t> table_;
+
+public:
+    int64_t zeros = 0, infinities[2] = {0, 0}, nans = 0;
+    int64_t greatest = 0, least = infinity64;
+
+    explicit Tally(const Bins& bins) : bins_(bins), table_(size_t(2) * rows * bins.count) {}
+
+    void add(int64_t bits, int64_t weight) {
+        const int64_t magnitude = bits & std::numeric_limits<int64_t>::max();
+        const int negative = bits < 0;
+        if (magnitude == 0) {
+            zeros += weight;
+        } else if (magnitude >= infinity64) {
+            (magnitude == infinity64 ? infinities[negative] : nans) += weight;
+        } else {
+            extend(magnitude, magnitude);
+            add_finite(magnitude, negative, weight);
+        }
+    }
+
+    void extend(int64_t least_magnitude, int64_t greatest_magnitude) {
+        greatest = std::max(greatest, greatest_magnitude);
+        least = std::min(least, least_magnitude);
+    }
+
+    // `row` counts binades from least_exponent on.
+    void add_to(int negative, int row, int bin, int64_t weight) {
+        table_[(size_t(negative) * rows + size_t(row)) * size_t(bins_.count) + size_t(bin)] += weight;
+    }
+
+    const Bins& bins() const { return bins_; }
+
+    void merge(const Tally& other) {
+        for (size_t i = 0; i < table_.size(); ++i) table_[i] += other.table_[i];
+        zeros += other.zeros;
+        nans += other.nans;
+        for (int sign : {0, 1}) infinities[sign] += other.infinities[sign];
+        extend(other.least, other.greatest);
+    }
+
+    Counts result() const {
+        // No finite number: no rows. Else those from the least to the greatest magnitude's.
+        const bool any = greatest > 0;
+        const int first = any ? row_of(least) : 0, last = any ? row_of(greatest) : -1;
+        Counts counts{any ? least_exponent + first : 0, {}, size_t(last - first + 1), zeros,
+                      infinities[0], infinities[1], nans, as_double(greatest), as_double(least)};
+        const size_t width = size_t(bins_.count);
+        for (size_t sign : {0, 1}) {
+            const auto begin = table_.begin() + ptrdiff_t((sign * rows + size_t(first)) * width);
+            counts.table.insert(counts.table.end(), begin, begin + ptrdiff_t(counts.used_rows * width));
+        }
+        return counts;
+    }
+
+private:
+    static double as_double(int64_t bits) {
+        double value;
+        std::memcpy(&value, &bits, sizeof value);
+        return value;
+    }
+
+    static int row_of(int64_t magnitude) {
+        const int field = int(magnitude >> 52);
+        return field ? field - 1 + 52 : bit_length(uint64_t(magnitude)) - 1;
+    }
+
+    void add_finite(int64_t magnitude, int negative, int64_t weight) {
+        const int field = int(magnitude >> 52), row = row_of(magnitude);
+        uint64_t fraction = uint64_t(magnitude) & ((uint64_t(1) << 52) - 1);
+        if (!field) fraction = (fraction << (52 - row)) & ((uint64_t(1) << 52) - 1);  // normalised
+        const uint64_t rest = fraction & ((uint64_t(1) << 45) - 1);
+        const int top = int(fraction >> 45);
+        int bin;
+        if (top == 127) {
+            const uint64_t zeros_of_rest = rest ^ ((uint64_t(1) << 45) - 1);
+            const int length = bit_length(zeros_of_rest);
+            const bool nothing_below = zeros_of_rest == (uint64_t(1) << length) - 1;
+            bin = bins_.fine[2 * (45 - length) + nothing_below];
+        } else {
+            bin = bins_.coarse[2 * top + (rest == 0)];
+        }
+        add_to(negative, row, bin, weight);
+    }
+};
+
+int64_t widened(int32_t bits) {
+    int64_t wide;
+    widen_block(&bits, &wide, 1);
+    return wide;
+}
+
+// A histogram by sign, exponent field and the fraction's place, 32-bit counters: for at most 2^31 numbers at a time.
+class Float32Histogram {
+    std::unique_ptr<uint32_t[]> counters_{new uint32_t[coarse_places + fine_places]()};
+
+public:
+    void add(const int32_t* bits, size_t n, Tally& tally) {
+        alignas(64) uint32_t places[block_elements];
+        uint32_t* counters = counters_.get();
+        for (size_t done = 0; done < n; done += block_elements) {
+            const size_t length = std::min(block_elements, n - done);
+            const BlockFacts facts = place_block(bits + done, places, length);
+            for (size_t i = 0; i < length; ++i) ++counters[places[i]];
+            if (facts.greatest > 0) tally.extend(widened(facts.least), widened(facts.greatest));
+            if (facts.has_subnormal) add_subnormals(bits + done, length, tally);
+        }
+    }
+
+    void move_to(Tally& tally) const {
+        const Bins& bins = tally.bins();
+        for (uint32_t head = 0; head < 512; ++head) {  // sign and exponent field
+            const int negative = int(head >> 8), field = int(head & 0xFF);
+            const uint32_t* coarse = &counters_[size_t(head) << 8];
+            const uint32_t* fine = &counters_[coarse_places + (size_t(head) << 6)];
+            if (field == 0) {  // subnormals were added one by one
+                tally.zeros += coarse[1];
+                continue;
+            }
+            if (field == 255) {
+                tally.infinities[negative] += coarse[1];
+                for (int place = 0; place < 256; ++place) tally.nans += place == 1 ? 0 : coarse[place];
+                for (int place = 0; place < 64; ++place) tally.nans += fine[place];
+                continue;
+            }
+            const int row = field - 127 - least_exponent;
+            for (int place = 0; place < 254; ++place)
+                if (coarse[place]) tally.add_to(negative, row, bins.coarse[place], coarse[place]);
+            for (int place = 0; place < 34; ++place)
+                if (fine[place]) tally.add_to(negative, row, bins.fine[place], fine[place]);
+        }
+    }
+
+private:
+    static void add_subnormals(const int32_t* bits, size_t n, Tally& tally) {
+        for (size_t i = 0; i < n; ++i) {
+            const int32_t magnitude = bits[i] & 0x7FFFFFFF;
+            if (magnitude > 0 && magnitude < 0x800000) {
+                int64_t wide;
+                widen_block(bits + i, &wide, 1);
+                tally.add(wide, 1);
+            }
+        }
+    }
+};
+
+constexpr size_t few = 4096;  // numbers for which clearing and reading a histogram would cost more than it saves
+constexpr size_t histogram_limit = size_t(1) << 31;
+
+void count_float32(const int32_t* bits, size_t n, Tally& tally) {
+    if (n <= few) {
+        for (size_t i = 0; i < n; ++i) tally.add(widened(bits[i]), 1);
+        return;
+    }
+    for (size_t done = 0; done < n; done += histogram_limit) {
+        Float32Histogram histogram;
+        histogram.add(bits + done, std::min(histogram_limit, n - done), tally);
+        histogram.move_to(tally);
+    }
+}
+
+template <class Code>
+void count_codes(const Code* codes, size_t n, const double* values, size_t value_count, Tally& tally) {
+    std::vector<int64_t> histogram(size_t(1) << (8 * sizeof(Code)));
+    for (size_t i = 0; i < n; ++i) ++histogram[codes[i]];
+    for (size_t code = 0; code < value_count; ++code) {
+        if (!histogram[code]) continue;
+        int64_t bits;
+        std::memcpy(&bits, values + code, sizeof bits);
+        tally.add(bits, histogram[code]);
+    }
+}
+
+void count_part(const Source& source, size_t first, size_t last, const double* values, size_t value_count, Tally& tally) {
+    const size_t n = last - first;
+    switch (source.kind) {
+        case Kind::float32:
+            return count_float32(static_cast<const int32_t*>(source.data) + first, n, tally);
+        case Kind::codes8:
+            return count_codes(static_cast<const uint8_t*>(source.data) + first, n, values, value_count, tally);
+        case Kind::codes16:
+            return count_codes(static_cast<const uint16_t*>(source.data) + first, n, values, value_count, tally);
+        default: {
+            BlockLoader loader(source);
+            for (size_t at = first; at < last; at += block_elements) {
+                const size_t length = std::min(block_elements, last - at);
+                const int64_t* bits = loader.float64_bits(at, length);
+                for (size_t i = 0; i < length; ++i) tally.add(bits[i], 1);
+            }
+        }
+    }
+}
+
+}  // namespace
+
+Counts count(const Source& source, size_t n, const Bins& bins, const double* values, size_t value_count, int threads) {
+    std::vector<std::unique_ptr<Tally>> tallies(size_t(std::max(threads, 1)) + 1);
+    in_parts(n, threads, block_elements, [&](size_t part, size_t first, size_t last) {
+        tallies[part] = std::make_unique<Tally>(bins);
+        count_part(source, first, last, values, value_count, *tallies[part]);
+    });
+    for (size_t part = 1; part < tallies.size(); ++part)
+        if (tallies[part]) tallies[0]->merge(*tallies[part]);
+    return tallies[0]->result();
+}
+
+}  // namespace precsim
