@@ -18,7 +18,7 @@ from precsim.kernels.array.spaces import value_table
 from precsim.kernels.engine import BinMap, CountTable, Randomness, Source
 from precsim.number.catalogue import NAMED_FORMATS
 from precsim.number.format import Format
-from precsim.number.plan import CastPlan, Pair
+from precsim.number.plan import CastPlan
 from precsim.number.rounding import Mode
 
 __all__ = ["NativeEngine", "default_threads"]
@@ -67,15 +67,20 @@ def _native_plan(plan: CastPlan) -> Any:
             -1 if plan.negative_code is None else plan.negative_code,
             plan.ignore_sign,
             narrow,
-            _signs_apart(plan, pairs),
+            narrow and _is_usual(plan),
         ]
     )
 
 
-def _signs_apart(plan: CastPlan, pairs: tuple[Pair, ...]) -> bool:
-    """Whether special codes differ by the sign alone, and zero needs no code of its own."""
-    plain = not plan.negative_xor and not plan.code_offset and plan.negative_code is None
-    return plain and plan.zero == plan.underflow and all(b == a + plan.negative_add for a, b in pairs)
+def _is_usual(plan: CastPlan) -> bool:
+    """Whether usual.hpp can do the cast from float32."""
+    plain = not (plan.negative_xor or plan.code_offset or plan.low_shift) and plan.negative_add > 0
+    signed_zero_and_nan = all(b == a + plan.negative_add for a, b in (plan.zero, plan.underflow, plan.nan))
+    codes_with_sign = all(b & plan.negative_add for _, b in (plan.overflow, plan.infinity))
+    zero_is_zero = plan.zero[0] == plan.underflow[0] == 0
+    steps = plan.significand_bits - plan.least_exponent
+    exact_product = plan.least_exponent == -126 or 0 <= steps <= 127
+    return plain and signed_zero_and_nan and codes_with_sign and zero_is_zero and exact_product
 
 
 @lru_cache(maxsize=64)

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include "cast_bits.hpp"
+#include "usual.hpp"
 
 // One copy of a loop for each of these instruction sets; the loader picks by processor. Elsewhere one copy, as compiled.
 #if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12
@@ -17,13 +17,22 @@
 namespace precsim {
 namespace {
 
-template <class Lane, Mode mode, class Code, bool signs_apart>
-PRECSIM_INLINE void cast_loop(const typename Lane::Int* bits, Code* out, size_t n, const Plan& plan,
-                              const uint32_t* random) {
+template <class Lane, Mode mode, class Code>
+PRECSIM_INLINE void cast_loop(const typename Lane::Int* __restrict bits, Code* __restrict out, size_t n,
+                              const Plan& plan, const uint32_t* __restrict random) {
     const LanePlan<Lane> lane_plan(plan);
     for (size_t i = 0; i < n; ++i) {
         const uint32_t noise = mode == Mode::stochastic ? random[i] : 0;
-        out[i] = Code(cast_bits<Lane, mode, signs_apart>(bits[i], noise, lane_plan));
+        out[i] = Code(cast_bits<Lane, mode>(bits[i], noise, lane_plan));
+    }
+}
+
+template <Mode mode, bool one_overflow, class Code>
+PRECSIM_INLINE void usual_loop(const int32_t* __restrict bits, Code* __restrict out, size_t n, const UsualPlan& plan,
+                               const uint32_t* __restrict random) {
+    for (size_t i = 0; i < n; ++i) {
+        const uint32_t noise = mode == Mode::stochastic ? random[i] : 0;
+        out[i] = Code(cast_usual<mode, one_overflow>(bits[i], noise, plan));
     }
 }
 
@@ -31,10 +40,16 @@ PRECSIM_INLINE void cast_loop(const typename Lane::Int* bits, Code* out, size_t 
 #define PRECSIM_CAST(MODE, LANE, INT, CODE)                                                                       \
     PRECSIM_CLONES void cast_##MODE##_##LANE##_##CODE(const INT* bits, CODE* out, size_t n, const Plan& plan,      \
                                                       const uint32_t* random) {                                    \
-        if (plan.signs_apart)                                                                                      \
-            cast_loop<LANE, Mode::MODE, CODE, true>(bits, out, n, plan, random);                                   \
+        cast_loop<LANE, Mode::MODE, CODE>(bits, out, n, plan, random);                                             \
+    }
+#define PRECSIM_USUAL(MODE, CODE)                                                                                 \
+    PRECSIM_CLONES void usual_##MODE##_##CODE(const int32_t* bits, CODE* out, size_t n, const Plan& plan,          \
+                                              const uint32_t* random) {                                            \
+        const UsualPlan usual_plan(plan);                                                                          \
+        if (usual_plan.one_overflow)                                                                               \
+            usual_loop<Mode::MODE, true>(bits, out, n, usual_plan, random);                                        \
         else                                                                                                       \
-            cast_loop<LANE, Mode::MODE, CODE, false>(bits, out, n, plan, random);                                  \
+            usual_loop<Mode::MODE, false>(bits, out, n, usual_plan, random);                                       \
     }
 #define PRECSIM_CAST_CODES(MODE, LANE, INT)  \
     PRECSIM_CAST(MODE, LANE, INT, uint8_t)   \
@@ -43,34 +58,53 @@ PRECSIM_INLINE void cast_loop(const typename Lane::Int* bits, Code* out, size_t 
 #define PRECSIM_CAST_LANES(MODE)                    \
     PRECSIM_CAST_CODES(MODE, Float32Lane, int32_t)  \
     PRECSIM_CAST_CODES(MODE, Float64Lane, int64_t)
-#define PRECSIM_MODES(DO) \
-    DO(nearest_even) DO(nearest_away) DO(nearest_zero) DO(toward_zero) DO(up) DO(down) DO(away) DO(to_odd) DO(stochastic)
+#define PRECSIM_USUAL_CODES(MODE) \
+    PRECSIM_USUAL(MODE, uint8_t) PRECSIM_USUAL(MODE, uint16_t) PRECSIM_USUAL(MODE, uint32_t)
+#define PRECSIM_MODES(DO)                                                                                    \
+    DO(nearest_even) DO(nearest_away) DO(nearest_zero) DO(toward_zero) DO(up) DO(down) DO(away) DO(to_odd)    \
+    DO(stochastic)
 
 PRECSIM_MODES(PRECSIM_CAST_LANES)
+PRECSIM_MODES(PRECSIM_USUAL_CODES)
 
 }  // namespace
 
-#define PRECSIM_DISPATCH(LANE, CODE, MODE) \
-    case Mode::MODE:                       \
-        return cast_##MODE##_##LANE##_##CODE(bits, out, n, plan, random);
-#define PRECSIM_DISPATCHER(NAME, LANE, INT, CODE)                                                                 \
-    template <>                                                                                                    \
-    void NAME<CODE>(const INT* bits, CODE* out, size_t n, const Plan& plan, const uint32_t* random) {              \
-        switch (plan.mode) {                                                                                       \
-            PRECSIM_DISPATCH(LANE, CODE, nearest_even)                                                             \
-            PRECSIM_DISPATCH(LANE, CODE, nearest_away)                                                             \
-            PRECSIM_DISPATCH(LANE, CODE, nearest_zero)                                                             \
-            PRECSIM_DISPATCH(LANE, CODE, toward_zero)                                                              \
-            PRECSIM_DISPATCH(LANE, CODE, up)                                                                       \
-            PRECSIM_DISPATCH(LANE, CODE, down)                                                                     \
-            PRECSIM_DISPATCH(LANE, CODE, away)                                                                     \
-            PRECSIM_DISPATCH(LANE, CODE, to_odd)                                                                   \
-            PRECSIM_DISPATCH(LANE, CODE, stochastic)                                                               \
-        }                                                                                                          \
+// Calls the function of the plan's mode.
+#define PRECSIM_BY_MODE(PREFIX, SUFFIX)                                      \
+    switch (plan.mode) {                                                     \
+        case Mode::nearest_even:                                             \
+            return PREFIX##nearest_even##SUFFIX(bits, out, n, plan, random); \
+        case Mode::nearest_away:                                             \
+            return PREFIX##nearest_away##SUFFIX(bits, out, n, plan, random); \
+        case Mode::nearest_zero:                                             \
+            return PREFIX##nearest_zero##SUFFIX(bits, out, n, plan, random); \
+        case Mode::toward_zero:                                              \
+            return PREFIX##toward_zero##SUFFIX(bits, out, n, plan, random);  \
+        case Mode::up:                                                       \
+            return PREFIX##up##SUFFIX(bits, out, n, plan, random);           \
+        case Mode::down:                                                     \
+            return PREFIX##down##SUFFIX(bits, out, n, plan, random);         \
+        case Mode::away:                                                     \
+            return PREFIX##away##SUFFIX(bits, out, n, plan, random);         \
+        case Mode::to_odd:                                                   \
+            return PREFIX##to_odd##SUFFIX(bits, out, n, plan, random);       \
+        case Mode::stochastic:                                               \
+            return PREFIX##stochastic##SUFFIX(bits, out, n, plan, random);   \
     }
-#define PRECSIM_DISPATCHERS(CODE)                              \
-    PRECSIM_DISPATCHER(cast_block32, Float32Lane, int32_t, CODE)  \
-    PRECSIM_DISPATCHER(cast_block64, Float64Lane, int64_t, CODE)
+
+#define PRECSIM_DISPATCHERS(CODE)                                                                                    \
+    template <>                                                                                                      \
+    void cast_block32<CODE>(const int32_t* bits, CODE* out, size_t n, const Plan& plan, const uint32_t* random) {    \
+        PRECSIM_BY_MODE(cast_, _Float32Lane_##CODE)                                                                  \
+    }                                                                                                                \
+    template <>                                                                                                      \
+    void cast_block64<CODE>(const int64_t* bits, CODE* out, size_t n, const Plan& plan, const uint32_t* random) {    \
+        PRECSIM_BY_MODE(cast_, _Float64Lane_##CODE)                                                                  \
+    }                                                                                                                \
+    template <>                                                                                                      \
+    void cast_usual_block<CODE>(const int32_t* bits, CODE* out, size_t n, const Plan& plan, const uint32_t* random) {\
+        PRECSIM_BY_MODE(usual_, _##CODE)                                                                             \
+    }
 PRECSIM_DISPATCHERS(uint8_t)
 PRECSIM_DISPATCHERS(uint16_t)
 PRECSIM_DISPATCHERS(uint32_t)
@@ -146,79 +180,70 @@ PRECSIM_LOOKUP(uint16_t, double)
 
 namespace {
 
-constexpr size_t philox_width = 16;
+constexpr size_t philox_width = block_elements / 4 + 1;  // one more for elements that begin within a block of four
 
-// Four words for each of `philox_width` blocks of four elements, in the elements' order.
-PRECSIM_CLONES void philox_group(uint64_t seed, uint64_t block, uint32_t* out, int shift) {
-    uint32_t c0[philox_width], c1[philox_width], c2[philox_width], c3[philox_width];
-    for (size_t i = 0; i < philox_width; ++i) {
-        c0[i] = uint32_t(block + i);
-        c1[i] = uint32_t((block + i) >> 32);
-        c2[i] = c3[i] = 0;
-    }
-    uint32_t k0 = uint32_t(seed), k1 = uint32_t(seed >> 32);
-    for (int round = 0; round < 10; ++round) {
-        for (size_t i = 0; i < philox_width; ++i) {
-            const uint64_t p0 = uint64_t(0xD2511F53u) * c0[i], p1 = uint64_t(0xCD9E8D57u) * c2[i];
-            const uint32_t next0 = uint32_t(p1 >> 32) ^ c1[i] ^ k0, next2 = uint32_t(p0 >> 32) ^ c3[i] ^ k1;
-            c1[i] = uint32_t(p1);
-            c3[i] = uint32_t(p0);
-            c0[i] = next0;
-            c2[i] = next2;
+struct Keys {
+    uint32_t k0[10], k1[10];
+    explicit Keys(uint64_t seed) {
+        for (uint32_t round = 0; round < 10; ++round) {
+            k0[round] = uint32_t(seed) + round * 0x9E3779B9u;
+            k1[round] = uint32_t(seed >> 32) + round * 0xBB67AE85u;
         }
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
     }
-    for (size_t i = 0; i < philox_width; ++i) {
-        out[4 * i] = c0[i] >> shift;
-        out[4 * i + 1] = c1[i] >> shift;
-        out[4 * i + 2] = c2[i] >> shift;
-        out[4 * i + 3] = c3[i] >> shift;
+};
+
+// Four words for each of n counters, in the elements' order.
+PRECSIM_CLONES void philox_words(const Keys& keys, uint64_t block, uint32_t* __restrict out, size_t n, int shift) {
+    for (size_t i = 0; i < n; ++i) {
+        uint32_t c0 = uint32_t(block + i), c1 = uint32_t((block + i) >> 32), c2 = 0, c3 = 0;
+#pragma GCC unroll 10
+        for (int round = 0; round < 10; ++round) {
+            const uint64_t p0 = uint64_t(0xD2511F53u) * c0, p1 = uint64_t(0xCD9E8D57u) * c2;
+            c0 = uint32_t(p1 >> 32) ^ c1 ^ keys.k0[round];
+            c2 = uint32_t(p0 >> 32) ^ c3 ^ keys.k1[round];
+            c1 = uint32_t(p1);
+            c3 = uint32_t(p0);
+        }
+        out[4 * i] = c0 >> shift;
+        out[4 * i + 1] = c1 >> shift;
+        out[4 * i + 2] = c2 >> shift;
+        out[4 * i + 3] = c3 >> shift;
     }
 }
 
 }  // namespace
 
 void philox_block(uint64_t seed, uint64_t first, uint32_t* out, size_t n, int random_bits) {
-    constexpr size_t group = 4 * philox_width;
-    uint32_t words[group];
-    const int shift = 32 - random_bits;
-    size_t done = 0;
-    size_t skip = size_t(first % 4);
-    uint64_t block = first / 4;
-    while (done < n) {
-        const bool direct = skip == 0 && n - done >= group;
-        philox_group(seed, block, direct ? out + done : words, shift);
-        const size_t taken = std::min(group - skip, n - done);
-        if (!direct) std::memcpy(out + done, words + skip, taken * sizeof(uint32_t));
-        done += taken;
-        block += philox_width;
-        skip = 0;
+    uint32_t words[4 * philox_width];
+    const Keys keys(seed);
+    const size_t skip = size_t(first % 4);
+    if (skip == 0 && n % 4 == 0) {
+        philox_words(keys, first / 4, out, n / 4, 32 - random_bits);
+        return;
     }
+    philox_words(keys, first / 4, words, (skip + n + 3) / 4, 32 - random_bits);
+    std::memcpy(out, words + skip, n * sizeof(uint32_t));
 }
 
-PRECSIM_CLONES BlockFacts place_block(const int32_t* bits, uint32_t* places, size_t n) {
+PRECSIM_CLONES BlockFacts place_block(const int32_t* __restrict bits, uint32_t* __restrict places, size_t n) {
     int32_t greatest = 0, least = 0x7F800000, subnormals = 0;
     for (size_t i = 0; i < n; ++i) {
-        const uint32_t u = uint32_t(bits[i]);
-        const int32_t magnitude = bits[i] & 0x7FFFFFFF;
-        const uint32_t low = u & 0xFFFF;
-        const uint32_t coarse = ((u >> 16) << 1) | uint32_t(low == 0);
+        const int32_t magnitude = bits[i] & 0x7FFFFFFF, low = bits[i] & 0xFFFF;
+        const int32_t head = int32_t(uint32_t(bits[i]) >> 16);
+        const int32_t coarse = (head << 1) | int32_t(uint32_t(low - 1) >> 31);  // low == 0
         // Ones that lead the low 16 bits, by the length of their complement, which float32 holds exactly.
-        const int32_t zeros = int32_t(low ^ 0xFFFF);
-        const float as_float = float(zeros);
-        int32_t float_bits;
-        std::memcpy(&float_bits, &as_float, sizeof as_float);
-        const int32_t length = zeros > 0 ? (float_bits >> 23) - 126 : 0;
-        const uint32_t nothing_below = uint32_t(zeros == (int32_t(1) << length) - 1);
-        const uint32_t fine = (1u << 17) + ((u >> 23) << 6) + (uint32_t(16 - length) << 1) + nothing_below;
-        places[i] = (u & 0x7F0000) == 0x7F0000 ? fine : coarse;
-        const bool finite = magnitude < 0x7F800000;
-        greatest = std::max(greatest, finite ? magnitude : 0);
-        least = std::min(least, finite && magnitude > 0 ? magnitude : 0x7F800000);
-        subnormals |= int32_t(magnitude > 0 && magnitude < 0x800000);
+        const int32_t zeros = low ^ 0xFFFF;
+        const int32_t length = std::max((bits_of(float(zeros)) >> 23) - 126, 0);
+        const int32_t other = zeros ^ ((int32_t(1) << length) - 1);  // 0 where no one stands below the first zero
+        const int32_t fine = (1 << 17) + ((head >> 7) << 6) + ((16 - length) << 1) + int32_t(uint32_t(other - 1) >> 31);
+        places[i] = uint32_t(choose<int32_t>((bits[i] & 0x7F0000) == 0x7F0000, fine, coarse));
+        // Infinities and NaNs count as zero here, zeros as infinite: neither is an extreme.
+        const int32_t finite = magnitude & ((magnitude - 0x7F800000) >> 31);
+        greatest = std::max(greatest, finite);
+        least = std::min(least, choose<int32_t>(finite == 0, 0x7F800000, finite));
+        subnormals |= (magnitude - 0x800000) & -magnitude;  // negative where 0 < magnitude < 2^23
     }
-    return {greatest, least, subnormals != 0};
+    return {greatest, least, subnormals < 0};
 }
 
 }  // namespace precsim

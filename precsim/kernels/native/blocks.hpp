@@ -15,6 +15,9 @@ template <class Code>
 void cast_block32(const int32_t* bits, Code* out, size_t n, const Plan& plan, const uint32_t* random);
 template <class Code>
 void cast_block64(const int64_t* bits, Code* out, size_t n, const Plan& plan, const uint32_t* random);
+// The same for plans that are `usual`.
+template <class Code>
+void cast_usual_block(const int32_t* bits, Code* out, size_t n, const Plan& plan, const uint32_t* random);
 
 // float32 bits as float64 bits; right in any flush-to-zero state.
 void widen_block(const int32_t* bits, int64_t* out, size_t n);

@@ -22,7 +22,9 @@ public:
     template <class Code>
     void cast(size_t first, size_t n, Code* out) {
         const uint32_t* noise = this->noise(first, n);
-        if (plan_.narrow && !source_.is_wide())
+        if (plan_.usual && !source_.is_wide())
+            cast_usual_block(loader_.float32_bits(first, n), out, n, plan_, noise);
+        else if (plan_.narrow && !source_.is_wide())
             cast_block32(loader_.float32_bits(first, n), out, n, plan_, noise);
         else
             cast_block64(loader_.float64_bits(first, n), out, n, plan_, noise);

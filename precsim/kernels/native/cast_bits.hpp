@@ -70,7 +70,7 @@ PRECSIM_INLINE typename Lane::Int rounds_up(typename Lane::Int remainder, typena
         return ((remainder << 1) + odd + (unit - 1)) >> (dropped + 1);  // 2·remainder + odd > unit
     if constexpr (mode == Mode::nearest_away) return (remainder << 1) >> dropped;
     if constexpr (mode == Mode::nearest_zero) return ((remainder << 1) + (unit - 1)) >> (dropped + 1);
-    const Int inexact = Int(remainder > 0);
+    const Int inexact = Int(typename Lane::Unsigned(-remainder) >> (Lane::bits - 1));  // remainder > 0
     if constexpr (mode == Mode::up) return inexact & (1 - negative);
     if constexpr (mode == Mode::down) return inexact & negative;
     if constexpr (mode == Mode::away) return inexact;
@@ -93,7 +93,14 @@ PRECSIM_INLINE typename Lane::Int carries(typename Lane::Int remainder, typename
     return Int(Unsigned(fraction + noise) < fraction);
 }
 
-template <class Lane, Mode mode, bool signs_apart>
+// yes where the condition holds, else no; without a branch that would keep the loop from being vectorised.
+template <class Int>
+PRECSIM_INLINE Int choose(bool condition, Int yes, Int no) {
+    const Int mask = -Int(condition);
+    return (yes & mask) | (no & ~mask);
+}
+
+template <class Lane, Mode mode>
 PRECSIM_INLINE typename Lane::Int cast_bits(typename Lane::Int bits, uint32_t random, const LanePlan<Lane>& plan) {
     using Int = typename Lane::Int;
     constexpr int fraction_bits = Lane::fraction_bits;
@@ -107,7 +114,7 @@ PRECSIM_INLINE typename Lane::Int cast_bits(typename Lane::Int bits, uint32_t ra
     const Int field = std::max<Int>(magnitude >> fraction_bits, 1);
     const Int significand = magnitude - ((field - 1) << fraction_bits);
     const Int below = std::max<Int>(plan.least_field - field, 0);
-    const Int low_shift = below > 0 ? plan.low_shift : 0;
+    const Int low_shift = -Int(below > 0) & plan.low_shift;
     const Int distance = below + (fraction_bits - plan.m) + low_shift;
     // With fraction_bits + 2 bits dropped, all that is left of a significand is less than a half.
     const Int dropped = std::min<Int>(distance, fraction_bits + 2);
@@ -119,26 +126,17 @@ PRECSIM_INLINE typename Lane::Int cast_bits(typename Lane::Int bits, uint32_t ra
         up = carries<Lane>(remainder, std::min<Int>(distance, fraction_bits + 2 + plan.random_bits), random, plan);
     else
         up = rounds_up<Lane, mode>(remainder, dropped, lower, negative, plan);
-    Int code = lower + (up << low_shift);
+    const Int code = lower + (up << low_shift);
 
-    if constexpr (signs_apart) {
-        const Int rounded = code;
-        code = rounded > plan.max_code ? plan.overflow0 : code;
-        code = rounded < plan.flush_below ? plan.underflow0 : code;
-        code = magnitude == infinity ? plan.infinity0 : code;
-        code = magnitude > infinity ? plan.nan0 : code;
-        return code + negative * plan.negative_add;
-    } else {
-        const Int sign_mask = -negative;
-        Int result = ((code - plan.offset) ^ (sign_mask & plan.negative_xor)) + (sign_mask & plan.negative_add);
-        result = code > plan.max_code ? plan.overflow0 + (sign_mask & plan.overflow_step) : result;
-        result = code < plan.flush_below ? plan.underflow0 + (sign_mask & plan.underflow_step) : result;
-        result = magnitude == 0 ? plan.zero0 + (sign_mask & plan.zero_step) : result;
-        result = magnitude == infinity ? plan.infinity0 + (sign_mask & plan.infinity_step) : result;
-        const bool outside = plan.negative_code >= 0 && negative > 0 && magnitude > 0;
-        result = outside ? plan.negative_code : result;
-        return magnitude > infinity ? plan.nan0 + (sign_mask & plan.nan_step) : result;
-    }
+    const Int sign_mask = -negative;
+    Int result = ((code - plan.offset) ^ (sign_mask & plan.negative_xor)) + (sign_mask & plan.negative_add);
+    result = choose<Int>(code > plan.max_code, plan.overflow0 + (sign_mask & plan.overflow_step), result);
+    result = choose<Int>(code < plan.flush_below, plan.underflow0 + (sign_mask & plan.underflow_step), result);
+    result = choose<Int>(magnitude == 0, plan.zero0 + (sign_mask & plan.zero_step), result);
+    result = choose<Int>(magnitude == infinity, plan.infinity0 + (sign_mask & plan.infinity_step), result);
+    const bool outside = (plan.negative_code >= 0) & (negative > 0) & (magnitude > 0);
+    result = choose<Int>(outside, plan.negative_code, result);
+    return choose<Int>(magnitude > infinity, plan.nan0 + (sign_mask & plan.nan_step), result);
 }
 
 }  // namespace precsim

@@ -29,7 +29,7 @@ struct Plan {
     int64_t negative_code;  // -1 where negative numbers have codes of their own
     bool ignore_sign;
     bool narrow;       // computed in 32-bit lanes where the source fits
-    bool signs_apart;  // every special pair differs by the sign alone, so that the sign can be put on last
+    bool usual;        // cast by usual.hpp where the source is narrow
 
     explicit Plan(const std::vector<int64_t>& values) {
         if (values.size() != 26) throw std::invalid_argument("a plan has 26 numbers");
@@ -54,7 +54,7 @@ struct Plan {
         negative_code = take();
         ignore_sign = take() != 0;
         narrow = take() != 0;
-        signs_apart = take() != 0;
+        usual = take() != 0;
     }
 };
 
