@@ -10,6 +10,7 @@ from precsim.analyze.analysis import (
     analyze,
 )
 from precsim.analyze.conditions import Condition, parse_condition
+from precsim.analyze.scale import parse_scale
 
 __all__ = [
     "GROUPINGS",
@@ -21,4 +22,5 @@ __all__ = [
     "TensorResult",
     "analyze",
     "parse_condition",
+    "parse_scale",
 ]

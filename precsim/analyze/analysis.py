@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
+from precsim.analyze.direct import direct_outcomes
+from precsim.analyze.scale import is_power_of_two
 from precsim.errors import InputError
 from precsim.kernels import engine
 from precsim.number import Format
@@ -23,6 +25,9 @@ GROUPINGS: Mapping[str, Callable[[TensorEntry], str]] = {
 }
 """How tensors are put together, by name. The kind is what stands before a name's first slash."""
 
+_MOST_BITS = 32
+"""Widest format whose thresholds a sketch resolves."""
+
 
 @dataclass(frozen=True)
 class TensorResult:
@@ -36,6 +41,8 @@ class TensorResult:
     sketch : Sketch
     numel_full : int or None
         True number of elements where the file holds a sample.
+    direct : mapping of (Format, float) to Outcomes
+        What a sketch does not tell: outcomes at scales that are no powers of two.
     """
 
     name: str
@@ -44,6 +51,11 @@ class TensorResult:
     group: str
     sketch: Sketch
     numel_full: int | None
+    direct: Mapping[tuple[Format, float], Outcomes] = field(default_factory=dict)
+
+    def outcomes(self, fmt: Format, scale: float) -> Outcomes:
+        """What a cast of x·scale to a format does to it, for a power of two or a scale that was asked for."""
+        return self.sketch.outcomes(fmt, scale) if is_power_of_two(scale) else self.direct[fmt, scale]
 
 
 @dataclass(frozen=True)
@@ -165,9 +177,10 @@ def analyze(
     entries : iterable of TensorEntry
         Read once, piece by piece.
     formats : sequence of Format
-        Named formats.
+        Named formats of at most 32 bits.
     scales : sequence of float
-        Powers of two.
+        Positive. Powers of two are read off the sketch; each other one costs a cast of its own, with x·scale rounded once to
+        float32 (float64 for a tensor of float64) before the cast, as a multiplication in front of it would do.
     max_flushed : Fraction
         Share of the nonzero numbers that a window may lose.
     group_by : {"kind", "file", "module", "tensor"}
@@ -181,8 +194,12 @@ def analyze(
     Raises
     ------
     InputError
-        If a tensor can't be read, or there is none of floats.
+        If a tensor can't be read, or there is none of floats; for a format of more than 32 bits.
     """
+    for fmt in formats:
+        if fmt.bits > _MOST_BITS:
+            raise InputError(f"format {fmt.name} has {fmt.bits} bits: analyze takes those of at most {_MOST_BITS}")
+    direct = [(fmt, scale) for scale in scales if not is_power_of_two(scale) for fmt in formats]
     group_of, seen = GROUPINGS[group_by], _Seen()
     results: dict[str, list[TensorResult]] = {}
     for entry in entries:
@@ -191,7 +208,7 @@ def analyze(
         if not entry.is_real:
             seen.skipped.append(entry.name)
             continue
-        result = _read(entry, group_of(entry))
+        result = _read(entry, group_of(entry), direct)
         results.setdefault(result.group, []).append(result)
     everything = [result for group in results.values() for result in group]
     if not everything:
@@ -212,11 +229,14 @@ def analyze(
     )
 
 
-def _read(entry: TensorEntry, group: str) -> TensorResult:
+def _read(entry: TensorEntry, group: str, direct: Sequence[tuple[Format, float]]) -> TensorResult:
     total, counting = Sketch(), engine()
+    cast = dict.fromkeys(direct, Outcomes(0, 0, 0, 0, 0, 0))
     for source in entry.chunks():
         total = total + sketch_source(source, counting)
-    return TensorResult(entry.name, entry.dtype, entry.path, group, total, entry.numel_full)
+        for fmt, scale in direct:
+            cast[fmt, scale] += direct_outcomes(source, fmt, scale, counting)
+    return TensorResult(entry.name, entry.dtype, entry.path, group, total, entry.numel_full, cast)
 
 
 def _group(
@@ -246,7 +266,8 @@ def _cast(
         lost = {id(tensor): tensor.sketch.outcomes(fmt, scale).flushed for tensor in tensors}
         most = max(tensors, key=lambda tensor: lost[id(tensor)])
         most_flushed = most if lost[id(most)] else None
-    outcomes = {scale: total.outcomes(fmt, scale) for scale in scales}
+    nothing = Outcomes(0, 0, 0, 0, 0, 0)
+    outcomes = {scale: sum((tensor.outcomes(fmt, scale) for tensor in tensors), nothing) for scale in scales}
     return FormatResult(fmt, outcomes, window, largest if largest.sketch.nonzero else None, most_flushed)
 
 

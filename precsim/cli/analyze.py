@@ -29,7 +29,7 @@ DEFAULT_FORMATS = ("fp16", "bf16", "e4m3", "e5m2")
     metavar="NAME",
     help=f"Format to cast to; repeat it or use commas. [{','.join(DEFAULT_FORMATS)}]",
 )
-@click.option("--scale", metavar="S", help="Look at this scale too: a power of two such as 1024 or 2^10.")
+@click.option("--scale", metavar="S", help="Look at this scale too: a number such as 1024 or 2^10.")
 @click.option(
     "--max-flushed",
     default="0.001",
@@ -85,14 +85,17 @@ def command(
     PATH is a .safetensors, .npy, .npz, .pt or .pth file, a folder of them, or a glob. Tensors are read one by one, in
     pieces; files may be larger than memory.
     """
-    from precsim.analyze import analyze, parse_condition
+    from precsim.analyze import analyze, parse_condition, parse_scale
     from precsim.number import find_format
+    from precsim.report.numbers import printable
     from precsim.runs import open_run
 
+    if json_path == csv_path == "-":
+        raise InputError("--json - and --csv -: only one of them can go to standard output")
     names = [name for given in formats or DEFAULT_FORMATS for name in given.split(",") if name]
     checks = [parse_condition(text) for text in conditions]
     targets = list(dict.fromkeys([find_format(name) for name in names] + [check.format for check in checks]))
-    scales = tuple(dict.fromkeys([1.0] if scale is None else [1.0, _scale(scale)]))
+    scales = tuple(dict.fromkeys([1.0] if scale is None else [1.0, parse_scale(scale)]))
     share = _share(max_flushed)
     run = open_run(paths, dtypes=_dtypes(dtypes))
     with _progress(run) as progress:
@@ -109,7 +112,7 @@ def command(
     _write(analysis, json_path, csv_path)
     failed = [(check, groups) for check in checks if (groups := check.failures(analysis))]
     for check, groups in failed:
-        shown = ", ".join(groups[:5]) + (f" and {len(groups) - 5} more" if len(groups) > 5 else "")
+        shown = ", ".join(map(printable, groups[:5])) + (f" and {len(groups) - 5} more" if len(groups) > 5 else "")
         click.echo(f"precsim: {check.text} holds for {shown}", err=True)
     return 1 if failed else 0
 
@@ -124,22 +127,6 @@ def print_analysis(analysis: Analysis) -> None:
     if not console.is_terminal:
         console = Console(highlight=False, width=120)
     console.print(render_analysis(analysis))
-
-
-def _scale(text: str) -> float:
-    from precsim.number.explain import parse_real
-
-    number = parse_real(text)
-    if not isinstance(number, Fraction) or number <= 0 or not _is_power_of_two(number):
-        raise InputError(f"--scale {text}: usable here are powers of two, such as 1024 or 2^10")
-    if not 2.0**-300 <= number <= 2.0**300:
-        raise InputError(f"--scale {text}: must lie within 2^±300")
-    return float(number)
-
-
-def _is_power_of_two(number: Fraction) -> bool:
-    above, below = number.numerator, number.denominator
-    return above & (above - 1) == 0 and below & (below - 1) == 0
 
 
 def _share(text: str) -> Fraction:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,6 +77,8 @@ DTYPES: Mapping[str, StoredType] = {
 }
 """Every type that a file may hold, by its name."""
 
+_COUNTS = frozenset(name for name in DTYPES if "int" in name or name == "bool")
+
 
 def stored_type(name: str) -> StoredType:
     """Look up a type by its name, or by a format's.
@@ -107,7 +110,7 @@ class TensorEntry:
     dtype : str
         Name of its type.
     format : Format or None
-        Format of its elements; None for integers, booleans and complex numbers.
+        Format of its elements; None for integers and booleans, and for what can't be analyzed (complex numbers).
     shape : tuple of int
     metadata : mapping of str to str
         The file's metadata.
@@ -125,15 +128,12 @@ class TensorEntry:
     @property
     def numel(self) -> int:
         """Number of elements."""
-        count = 1
-        for extent in self.shape:
-            count *= extent
-        return count
+        return math.prod(self.shape)
 
     @property
     def is_real(self) -> bool:
-        """Whether the elements are floats that can be analyzed."""
-        return self.format is not None
+        """Whether the elements stand for real numbers, not for indices, counts or flags (integers, booleans)."""
+        return self.dtype not in _COUNTS
 
     def chunks(self, max_bytes: int = CHUNK_BYTES) -> Iterator[Source]:
         """The elements in flat, contiguous pieces of at most so many bytes, in C order.
@@ -159,12 +159,25 @@ class TensorEntry:
             yield Source(np.ascontiguousarray(native), self.format)
 
     def array(self) -> np.ndarray[Any, Any]:
-        """The whole tensor in its shape: numbers, or codes of formats narrower than float32."""
+        """The whole tensor in its shape: numbers, or codes of formats narrower than float32.
+
+        Raises
+        ------
+        InputError
+            For what `chunks` refuses, and for a shape that NumPy can't make.
+        """
         pieces = [source.data for source in self.chunks()]
-        if not pieces:
-            dtype = np.dtype(DTYPES[self.dtype].storage).newbyteorder("=")
-            return np.empty(self.shape, dtype if self.format is not None else np.int64)
-        return np.concatenate(pieces).reshape(self.shape)
+        try:
+            return (np.concatenate(pieces) if pieces else self._nothing()).reshape(self.shape)
+        except ValueError as error:
+            raise InputError(
+                f"{self.path}: tensor {self.name!r} has a shape beyond NumPy's: read it by chunks()"
+            ) from error
+
+    def _nothing(self) -> np.ndarray[Any, Any]:
+        """No elements, of the type that chunks have."""
+        stored = np.dtype(DTYPES[self.dtype].storage).newbyteorder("=")
+        return np.empty(0, stored if self.format is not None or stored == np.uint64 else np.int64)
 
     @property
     def numel_full(self) -> int | None:

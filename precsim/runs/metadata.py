@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from functools import lru_cache
 
-__all__ = ["loss_scale", "numel_full"]
+__all__ = ["loss_scale", "numel_full", "step"]
 
 
 def numel_full(metadata: Mapping[str, str]) -> Mapping[str, int]:
@@ -26,8 +27,18 @@ def _parsed_sizes(text: str) -> Mapping[str, int]:
 
 
 def loss_scale(metadata: Mapping[str, str]) -> float | None:
-    """The loss scale that the gradients still carry (metadata key ``loss_scale``), None if it is not said."""
+    """The loss scale that the gradients still carry (metadata key ``loss_scale``), None if it is not said.
+
+    What is no positive number says nothing.
+    """
     try:
-        return float(metadata["loss_scale"])
+        scale = float(metadata["loss_scale"])
     except (KeyError, ValueError):
         return None
+    return scale if 0 < scale < math.inf else None
+
+
+def step(metadata: Mapping[str, str]) -> int | None:
+    """The training step that the tensors are of (metadata key ``step``), None if it is not said."""
+    text = metadata.get("step", "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None

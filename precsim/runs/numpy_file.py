@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ast
+import lzma
 import math
+import re
+import struct
+import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -20,6 +24,8 @@ __all__ = ["read_npy", "read_npz"]
 
 _MAGIC = b"\x93NUMPY"
 _MAX_HEADER = 1 << 16
+_MAX_WHOLE = 1 << 30
+"""Bytes of a compressed array that may have to be in memory at once."""
 DtypeOf = Callable[[str], str | None]
 """The dtype that the caller states for a tensor, None where he does not."""
 
@@ -50,7 +56,9 @@ def _read_header(where: str, file: IO[bytes]) -> _Header:
     if len(text) < length:
         _refuse(where, "ends within its header")
     try:
-        facts = ast.literal_eval(text.decode("utf-8" if start[6] == 3 else "latin1").strip())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of odd syntax in what is no header anyway
+            facts = ast.literal_eval(text.decode("utf-8" if start[6] == 3 else "latin1").strip())
     except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
         _refuse(where, "has a header that is no Python literal")
     if not isinstance(facts, dict) or set(facts) != {"descr", "fortran_order", "shape"}:
@@ -61,7 +69,7 @@ def _read_header(where: str, file: IO[bytes]) -> _Header:
         or not all(type(n) is int and 0 <= n < 1 << 62 for n in shape)
         or len(shape) > 64
     ):
-        _refuse(where, f"has the shape {str(shape)[:60]}")
+        _refuse(where, "has a shape that is no tuple of sizes")
     if not isinstance(facts["fortran_order"], bool):
         _refuse(where, "has a fortran_order that is no truth value")
     return _Header(
@@ -72,38 +80,48 @@ def _read_header(where: str, file: IO[bytes]) -> _Header:
     )
 
 
+_DESCR = re.compile(r"([<>|=]?)([a-zA-Z])(\d*(?:\[.*\])?)")
+_KNOWN = {"f8", "f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1", "b1", "c8", "c16"}
+_KINDS = {"O": "Python objects", "U": "text", "S": "text", "a": "text", "M": "dates", "m": "durations"}
+_LOST = {"V1": "float8_e4m3fn", "V2": "bfloat16", "f1": "float8_e5m2"}
+"""What NumPy writes for ml_dtypes' types, with one that it may have been (e5m2 alone becomes f1)."""
+
+
 def _resolve(where: str, name: str, descr: str, stated: str | None) -> tuple[str, np.dtype[Any]]:
     """Name of the type and dtype of the stored elements."""
-    order, kind, size = descr[:1], descr[1:2], descr[2:]
-    if stated is not None:
-        stored = stored_type(stated)
-        expected = str(np.dtype(stored.storage).itemsize)
-        if size != expected:
-            raise InputError(
-                f"{where}: {name!r} stores elements of {size} bytes, and {stated} has {expected}"
-            )
-        return stored.name, np.dtype(stored.storage).newbyteorder(order if order in "<>" else "=")
-    if kind == "V" or descr == "<f1":
+    match = _DESCR.fullmatch(descr)
+    order, kind, size = match.groups() if match else ("", "", "")
+    order, code = order if order in ("<", ">") else "=", kind + size
+    if code in _KNOWN and (stated is None or kind not in "iu"):
+        return _plain(where, name, code, order, stated)
+    if stated is not None and (code in _KNOWN or code in _LOST):
+        return _as_stated(where, name, size, order, stated)
+    if code in _LOST:
         raise InputError(
             f"{where}: {name!r} lost its dtype when NumPy saved it (it says {descr!r}): state it, "
-            f"e.g. --dtype {name}=bfloat16"
+            f"for example --dtype {name}={_LOST[code]} if that is what it was"
         )
-    known = {"f8", "f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1", "b1", "c8", "c16"}
-    if kind + size not in known or order not in "<>|=":
-        what = (
-            "Python objects"
-            if kind == "O"
-            else "text"
-            if kind in "US"
-            else f"elements of type {descr[:40]!r}"
+    what = _KINDS.get(kind, f"elements of type {descr[:40]!r}")
+    raise InputError(f"{where}: {name!r} holds {what}: expected an array of numbers")
+
+
+def _plain(where: str, name: str, code: str, order: str, stated: str | None) -> tuple[str, np.dtype[Any]]:
+    """A type that NumPy knows; what is stated must agree."""
+    known = np.dtype(code).name
+    if stated is not None and stored_type(stated).name != known:
+        raise InputError(f"{where}: {name!r} is {known} and was stated to be {stated}: state only types that were lost")
+    return known, np.dtype(DTYPES[known].storage).newbyteorder(order)
+
+
+def _as_stated(where: str, name: str, size: str, order: str, stated: str) -> tuple[str, np.dtype[Any]]:
+    """A type that NumPy lost, or whose codes were stored as integers."""
+    stored = stored_type(stated)
+    dtype = np.dtype(stored.storage)
+    if size != str(dtype.itemsize):
+        raise InputError(
+            f"{where}: {name!r} stores elements of {size} bytes, and {stated} has {dtype.itemsize}: state another"
         )
-        raise InputError(f"{where}: {name!r} holds {what}: expected an array of real numbers")
-    if kind == "b":
-        return "bool", np.dtype("u1")
-    dtype = np.dtype(kind + size).newbyteorder(order if order in "<>" else "=")
-    if kind + size == "f2":
-        return "float16", np.dtype("u2").newbyteorder(dtype.byteorder)
-    return np.dtype(kind + size).name, dtype
+    return stored.name, dtype.newbyteorder(order)
 
 
 def _entry(
@@ -144,7 +162,10 @@ def read_npz(path: Path, dtype_of: DtypeOf) -> list[TensorEntry]:
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            return [_member(path, archive, info, dtype_of) for info in archive.infolist()]
+            infos = archive.infolist()
+            if len({info.filename for info in infos}) < len(infos):
+                raise InputError(f"{path}: not an .npz file, or a damaged one: it names a member twice")
+            return [_member(path, archive, info, dtype_of) for info in infos]
     except _ZIP_ERRORS as error:
         if isinstance(error, InputError):
             raise
@@ -154,6 +175,8 @@ def read_npz(path: Path, dtype_of: DtypeOf) -> list[TensorEntry]:
 _ZIP_ERRORS = (
     zipfile.BadZipFile,
     zlib.error,
+    lzma.LZMAError,
+    struct.error,
     EOFError,
     OSError,
     RuntimeError,
@@ -180,6 +203,8 @@ def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, dtype_o
         needed = math.prod(header.shape) * dtype.itemsize
         if info.file_size - header.length != needed:
             _refuse(where, f"describes {needed} bytes of data and holds {info.file_size - header.length}")
+        if header.fortran and needed > _MAX_WHOLE:
+            raise InputError(f"{where} is in Fortran order and of {needed} bytes: save it in C order, or as .npy")
         return _streaming_reader(path, name, info.filename, header, dtype)
 
     return _entry(path, name, header, dtype_of(name), read)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ def array_reader(load: Callable[[], Array]) -> Reader:
         contiguous: Any = ["readonly", "contig"]  # NumPy's own stubs do not know "contig"
         flags: Any = ["external_loop", "buffered", "zerosize_ok"]
         for piece in np.nditer(array, flags, [contiguous], order="C", buffersize=min(step, 1 << 20)):
-            yield np.asarray(piece)
+            yield np.array(piece)  # a copy: the iterator fills the same buffer again
 
     return read
 
@@ -41,11 +42,12 @@ def mapped_reader(
     """Reads an array that lies in a file: pages come and go, the file is never in memory as a whole."""
 
     def load() -> Array:
-        if 0 in shape:
-            return np.empty(shape, dtype)
+        count = math.prod(shape)
+        if count == 0:  # an empty file can't be mapped
+            return np.empty(0, dtype)
         try:
-            order = "F" if fortran else "C"
-            return np.memmap(path, dtype, "r", offset, shape or (1,), order)  # type: ignore[call-overload, no-any-return]
+            flat: Array = np.memmap(path, dtype, "r", offset, count)
+            return flat.reshape(shape, order="F") if fortran else flat
         except (OSError, ValueError, OverflowError) as error:
             raise InputError(f"{path}: tensor {name!r} can't be read: {error}") from error
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from precsim.errors import InputError
-from precsim.runs.entry import DTYPES, TensorEntry
+from precsim.runs.entry import DTYPES, StoredType, TensorEntry
 from precsim.runs.pieces import Reader, array_reader, refusing_reader
 
 if TYPE_CHECKING:
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 __all__ = ["read_torch"]
 
 _MAX_DEPTH = 100
+_MAX_VALUES = 1_000_000
+"""Values of a file: small files can hold lists of the same lists, which never end."""
+_MAX_SHOWN = 1 << 30
+"""Bytes that a view may show of a smaller storage, as expanded tensors do."""
+_ZIP = b"PK\x03\x04"
 
 
 def read_torch(path: Path) -> list[TensorEntry]:
@@ -33,84 +38,92 @@ def read_torch(path: Path) -> list[TensorEntry]:
         import torch
     except ImportError as error:
         raise InputError(f"{path}: reading .pt files needs torch: pip install 'precsim[torch]'") from error
-    content = _load(path, torch)
-    entries = [_entry(path, name, tensor) for name, tensor in _tensors(content, "", 0, path)]
+    with path.open("rb") as file:
+        mapped = file.read(len(_ZIP)) == _ZIP  # older files can't be mapped
+    content = _load(path, torch, mapped)
+    values = enumerate(_values(content, "", 0, path))
+    entries = []
+    for count, (name, value) in values:
+        if count >= _MAX_VALUES:
+            raise InputError(f"{path}: holds more than {_MAX_VALUES} values: save its tensors alone")
+        if isinstance(value, torch.Tensor):
+            entries.append(_entry(path, name, value))
     if not entries:
         raise InputError(f"{path}: holds no tensors")
     return entries
 
 
-def _load(path: Path, torch: Any) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of old formats; what matters is said in the error
-        error: Exception | None = None
-        for mapped in (True, False):
-            try:
-                return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
-            except MemoryError as problem:
-                raise InputError(f"{path}: states sizes that do not fit into memory") from problem
-            except Exception as problem:  # torch raises whatever its unpickler and zip reader do
-                error = error if error is not None and mapped is False and _says_unsafe(error) else problem
-    assert error is not None
-    if _says_unsafe(error):
-        raise InputError(
-            f"{path}: holds more than tensors and plain values, which could be code: refused. "
-            "Save a state_dict, or use safetensors"
-        ) from error
-    reason = " ".join(str(error).split())[:120] or type(error).__name__
-    raise InputError(f"{path}: not a torch file, or a damaged one: {reason}") from error
+def _load(path: Path, torch: Any, mapped: bool) -> Any:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of old formats; what matters is said in the error
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+    except MemoryError as error:
+        raise InputError(f"{path}: states sizes that do not fit into memory") from error
+    except Exception as error:  # torch raises whatever its unpickler and zip reader do
+        if "weights_only" in str(error) or "Unsupported" in str(error):
+            raise InputError(
+                f"{path}: holds more than tensors and plain values, which could be code: refused. "
+                "Save a state_dict, or use safetensors"
+            ) from error
+        reason = " ".join(str(error).split())[:120] or type(error).__name__
+        raise InputError(f"{path}: not a torch file, or a damaged one: {reason}") from error
 
 
-def _says_unsafe(error: Exception) -> bool:
-    return "weights_only" in str(error) or "Unsupported" in str(error)
-
-
-def _tensors(content: Any, name: str, depth: int, path: Path) -> Iterator[tuple[str, torch.Tensor]]:
-    import torch
-
+def _values(content: Any, name: str, depth: int, path: Path) -> Iterator[tuple[str, Any]]:
+    """Everything in nested dicts and lists, containers included, by dotted names."""
     if depth > _MAX_DEPTH:
         raise InputError(f"{path}: is nested more than {_MAX_DEPTH} deep")
-    if isinstance(content, torch.Tensor):
-        yield name or path.stem, content
-    elif isinstance(content, Mapping):
-        for key, value in content.items():
-            yield from _tensors(value, f"{name}.{key}" if name else str(key), depth + 1, path)
+    yield name or path.stem, content
+    if isinstance(content, Mapping):
+        inner: Iterable[tuple[Any, Any]] = content.items()
     elif isinstance(content, list | tuple):
-        for index, value in enumerate(content):
-            yield from _tensors(value, f"{name}.{index}" if name else str(index), depth + 1, path)
+        inner = enumerate(content)
+    else:
+        return
+    for key, value in inner:
+        yield from _values(value, f"{name}.{key}" if name else str(key), depth + 1, path)
 
 
 def _entry(path: Path, name: str, tensor: torch.Tensor) -> TensorEntry:
     dtype = str(tensor.dtype).removeprefix("torch.")
-    shape = tuple(tensor.shape)
-    reader, fmt = _reader(path, name, tensor, dtype)
-    return TensorEntry(name, path, dtype, fmt, shape, {}, reader)
+    fault = _fault(tensor, dtype)
+    shape = () if tensor.is_nested else tuple(tensor.shape)
+    stored = DTYPES.get(dtype)
+    if fault is None and stored is not None:
+        return TensorEntry(name, path, dtype, stored.format, shape, {}, _reader(tensor, stored))
+    reader = refusing_reader(f"{path}: tensor {name!r} {fault}: save it as a dense tensor of floats")
+    return TensorEntry(name, path, dtype, stored.format if stored else None, shape, {}, reader)
 
 
-def _reader(path: Path, name: str, tensor: torch.Tensor, dtype: str) -> tuple[Reader, Any]:
+def _fault(tensor: torch.Tensor, dtype: str) -> str | None:
+    """Why the elements can't be had, None if they can."""
     import torch
 
-    kind = (
-        "sparse"
-        if tensor.layout is not torch.strided
-        else "a quantized"
-        if tensor.is_quantized
-        else "without data (meta)"
-        if tensor.is_meta
-        else f"of dtype {dtype}"
-        if dtype not in DTYPES
-        else None
-    )
-    if kind is not None:
-        message = f"{path}: tensor {name!r} is {kind}: save it as a dense tensor of floats"
-        return refusing_reader(message), DTYPES[dtype].format if dtype in DTYPES else None
-    stored = DTYPES[dtype]
+    if tensor.is_nested:
+        return "is nested"
+    if tensor.layout is not torch.strided:
+        return "is sparse"
+    if tensor.is_quantized:
+        return "is quantized"
+    if tensor.is_meta:
+        return "has no data (meta)"
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+        return f"is a {type(tensor).__name__}"
+    if dtype not in DTYPES:
+        return f"is of dtype {dtype}"
+    size, held = tensor.numel() * tensor.itemsize, tensor.untyped_storage().nbytes()
+    return f"shows {size} bytes of a storage of {held}" if size > max(held, _MAX_SHOWN) else None
+
+
+def _reader(tensor: torch.Tensor, stored: StoredType) -> Reader:
+    import torch
 
     def load() -> np.ndarray[Any, Any]:
-        plain = tensor.detach().resolve_conj().resolve_neg()
-        if stored.format is not None and plain.dtype.itemsize <= 2:
-            plain = plain.view(torch.uint8 if plain.dtype.itemsize == 1 else torch.int16)
+        plain = tensor.detach()
+        if stored.format is not None and plain.itemsize <= 2:  # NumPy gets codes
+            plain = plain.view(torch.uint8 if plain.itemsize == 1 else torch.uint16)
         array: np.ndarray[Any, Any] = plain.numpy()
-        return array.view(np.uint16) if stored.storage == "<u2" and array.dtype == np.int16 else array
+        return array
 
-    return array_reader(load), stored.format
+    return array_reader(load)

@@ -35,11 +35,14 @@ class Window:
         Greatest exponent at which nothing overflows; None if nothing can.
     nonfinite : bool
         Whether the source holds infinities or NaNs, which no scale mends.
+    negative : bool
+        Whether it holds negative numbers and the format is unsigned: no scale mends that either.
     """
 
     low: int | None
     high: int | None
     nonfinite: bool = False
+    negative: bool = False
 
     @property
     def octaves(self) -> int | None:
@@ -49,14 +52,18 @@ class Window:
         return self.high - self.low + 1
 
     def __bool__(self) -> bool:
-        return not self.nonfinite and (self.octaves is None or self.octaves > 0)
+        return not (self.nonfinite or self.negative) and (self.octaves is None or self.octaves > 0)
 
     def __str__(self) -> str:
         if self.nonfinite:
             return "no window (not finite)"
-        if self.low is None or self.high is None:
-            return "any scale"
-        return f"2^{self.low} … 2^{self.high}" if self else "no window"
+        if self.negative:
+            return "no window (negative numbers)"
+        if not self:
+            return "no window"
+        if self.high is None:
+            return "any scale" if self.low is None else f"2^{self.low} or more"
+        return f"2^{self.high} or less" if self.low is None else f"2^{self.low} … 2^{self.high}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,7 +231,7 @@ class Sketch:
         Parameters
         ----------
         fmt : Format, str or dtype
-            Any named signed format of at most 32 bits.
+            Any named format of at most 32 bits.
         max_flushed : float
             Greatest share of the finite nonzero numbers that may become zero, 0 … 1.
         headroom : float
@@ -245,11 +252,11 @@ class Sketch:
             raise InputError(
                 f"max_flushed must be 0 … 1 and headroom at least 1, got {max_flushed}, {headroom}"
             )
-        nonfinite = self.nonfinite > 0
+        unmended = (self.nonfinite > 0, not target.signed and bool(self.counts[1].any()))
         if not self.nonzero:
-            return Window(None, None, nonfinite)
+            return Window(None, None, *unmended)
         allowed = math.floor(share * self.nonzero)
-        return Window(self._low_end(target, allowed), self._high_end(target, room), nonfinite)
+        return Window(self._low_end(target, allowed), self._high_end(target, room), *unmended)
 
     def _low_end(self, fmt: Format, allowed: int) -> int | None:
         """Least k with at most `allowed` numbers flushed: their number falls as k grows."""

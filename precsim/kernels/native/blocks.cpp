@@ -226,7 +226,7 @@ void philox_block(uint64_t seed, uint64_t first, uint32_t* out, size_t n, int ra
 }
 
 PRECSIM_CLONES BlockFacts place_block(const int32_t* __restrict bits, uint32_t* __restrict places, size_t n) {
-    int32_t greatest = 0, least = 0x7F800000, subnormals = 0;
+    uint32_t greatest = 0, least_less_one = 0xFFFFFFFF;
     for (size_t i = 0; i < n; ++i) {
         const int32_t magnitude = bits[i] & 0x7FFFFFFF, low = bits[i] & 0xFFFF;
         const int32_t head = int32_t(uint32_t(bits[i]) >> 16);
@@ -237,13 +237,19 @@ PRECSIM_CLONES BlockFacts place_block(const int32_t* __restrict bits, uint32_t* 
         const int32_t other = zeros ^ ((int32_t(1) << length) - 1);  // 0 where no one stands below the first zero
         const int32_t fine = (1 << 17) + ((head >> 7) << 6) + ((16 - length) << 1) + int32_t(uint32_t(other - 1) >> 31);
         places[i] = uint32_t(choose<int32_t>((bits[i] & 0x7F0000) == 0x7F0000, fine, coarse));
-        // Infinities and NaNs count as zero here, zeros as infinite: neither is an extreme.
-        const int32_t finite = magnitude & ((magnitude - 0x7F800000) >> 31);
-        greatest = std::max(greatest, finite);
-        least = std::min(least, choose<int32_t>(finite == 0, 0x7F800000, finite));
-        subnormals |= (magnitude - 0x800000) & -magnitude;  // negative where 0 < magnitude < 2^23
+        greatest = std::max(greatest, uint32_t(magnitude));
+        least_less_one = std::min(least_less_one, uint32_t(magnitude) - 1);  // a zero wraps around: it is no least
     }
-    return {greatest, least, subnormals < 0};
+    return {greatest, least_less_one};
+}
+
+PRECSIM_CLONES uint32_t greatest_finite(const int32_t* bits, size_t n) {
+    uint32_t greatest = 0;
+    for (size_t i = 0; i < n; ++i) {
+        const uint32_t magnitude = uint32_t(bits[i]) & 0x7FFFFFFF;
+        greatest = std::max(greatest, magnitude < 0x7F800000 ? magnitude : 0);
+    }
+    return greatest;
 }
 
 }  // namespace precsim

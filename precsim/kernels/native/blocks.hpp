@@ -42,11 +42,14 @@ void lookup_block(const Code* codes, const Value* table, Value* out, size_t n);
 // The words of Philox4x32-10 for elements first … first + n − 1, each shifted right so that `random_bits` are left.
 void philox_block(uint64_t seed, uint64_t first, uint32_t* out, size_t n, int random_bits);
 
-// Places in the histogram of count.cpp, whether any number is subnormal, and the extreme nonzero finite magnitudes.
+// Places in the histogram of count.cpp, and the extreme magnitudes: the greatest of all, infinities and NaNs included, and
+// the least nonzero one, less 1.
 struct BlockFacts {
-    int32_t greatest, least;
-    bool has_subnormal;
+    uint32_t greatest, least_less_one;
 };
 BlockFacts place_block(const int32_t* bits, uint32_t* places, size_t n);
+
+// The greatest finite magnitude; 0 where there is none.
+uint32_t greatest_finite(const int32_t* bits, size_t n);
 
 }  // namespace precsim

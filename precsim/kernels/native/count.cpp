@@ -120,9 +120,15 @@ public:
         for (size_t done = 0; done < n; done += block_elements) {
             const size_t length = std::min(block_elements, n - done);
             const BlockFacts facts = place_block(bits + done, places, length);
-            for (size_t i = 0; i < length; ++i) ++counters[places[i]];
-            if (facts.greatest > 0) tally.extend(widened(facts.least), widened(facts.greatest));
-            if (facts.has_subnormal) add_subnormals(bits + done, length, tally);
+            for (size_t i = 0; i + 1 < length; i += 2) {  // two places in one load
+                uint64_t pair;
+                std::memcpy(&pair, places + i, sizeof pair);
+                ++counters[uint32_t(pair)];
+                ++counters[pair >> 32];
+            }
+            if (length % 2) ++counters[places[length - 1]];
+            extend(tally, facts, bits + done, length);
+            if (facts.least_less_one < 0x7FFFFF) add_subnormals(bits + done, length, tally);
         }
     }
 
@@ -151,6 +157,12 @@ public:
     }
 
 private:
+    static void extend(Tally& tally, const BlockFacts& facts, const int32_t* bits, size_t n) {
+        constexpr uint32_t infinity = 0x7F800000;
+        const uint32_t greatest = facts.greatest < infinity ? facts.greatest : greatest_finite(bits, n);
+        if (greatest > 0) tally.extend(widened(int32_t(facts.least_less_one + 1)), widened(int32_t(greatest)));
+    }
+
     static void add_subnormals(const int32_t* bits, size_t n, Tally& tally) {
         for (size_t i = 0; i < n; ++i) {
             const int32_t magnitude = bits[i] & 0x7FFFFFFF;
