@@ -2,7 +2,7 @@
 
 from precsim.runs.entry import TensorEntry
 from precsim.runs.files import expand_paths, read_file
-from precsim.runs.metadata import loss_scale, numel_full
+from precsim.runs.metadata import loss_scale, numel_full, step
 from precsim.runs.run import Run, open_run
 
-__all__ = ["Run", "TensorEntry", "expand_paths", "loss_scale", "numel_full", "open_run", "read_file"]
+__all__ = ["Run", "TensorEntry", "expand_paths", "loss_scale", "numel_full", "open_run", "read_file", "step"]

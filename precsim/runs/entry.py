@@ -125,10 +125,23 @@ class TensorEntry:
     read: Callable[[int], Iterator[np.ndarray[Any, Any]]] = field(repr=False, compare=False)
     """Gives the stored elements in flat pieces of at most so many bytes, in C order."""
 
+    def __post_init__(self) -> None:
+        try:
+            self.name.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"{self.path}: the tensor name {self.name[:80]!r} is no Unicode text: rename it"
+            ) from error
+
     @property
     def numel(self) -> int:
         """Number of elements."""
         return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Number of bytes that the elements take in memory."""
+        return self.numel * np.dtype(DTYPES[self.dtype].storage).itemsize if self.dtype in DTYPES else 0
 
     @property
     def is_real(self) -> bool:

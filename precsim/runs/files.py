@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
-import glob
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from precsim.errors import InputError
 from precsim.runs.entry import TensorEntry
@@ -16,71 +16,112 @@ from precsim.runs.numpy_file import read_npy, read_npz
 from precsim.runs.safetensors_file import read_safetensors
 from precsim.runs.torch_file import read_torch
 
-__all__ = ["EXTENSIONS", "expand_paths", "read_file"]
+__all__ = ["EXTENSIONS", "Found", "expand_paths", "read_file"]
 
 EXTENSIONS = (".safetensors", ".npy", ".npz", ".pt", ".pth")
 """Files that are read."""
 
+_NAMED_ALONE = (".bin",)
+"""Files that are read, by torch, if they are named: in folders most of them are something else."""
 
-def expand_paths(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
+
+class Found(NamedTuple):
+    """What paths led to.
+
+    Attributes
+    ----------
+    files : list of Path
+        Each once.
+    others : int
+        How many files in folders are of kinds that precsim does not read.
+    """
+
+    files: list[Path]
+    others: int
+
+
+def expand_paths(paths: Iterable[str | os.PathLike[str]]) -> Found:
     """Files that the paths name: files themselves, those in folders, and matches of globs.
 
     Parameters
     ----------
     paths : iterable of path_like
-        Folders are searched in depth; each real folder once, so links that lead in circles do not.
+        Folders are searched in depth, hidden files left out; each real folder once, so links that lead in circles do
+        not.
 
     Returns
     -------
-    list of Path
-        Each file once, folders' content in natural order (step2 before step10).
+    Found
+        In the order of the paths; folders' content and globs' matches in natural order (step2 before step10).
 
     Raises
     ------
     InputError
         If a path does not exist, can't be read, or holds no file of a known kind.
     """
-    found: dict[Path, None] = {}
+    files: dict[Path, None] = {}
+    others = 0
     for given in paths:
-        found.update(dict.fromkeys(_expand(os.fspath(given))))
-    return list(found)
+        try:
+            found = _expand(os.fspath(given))
+        except OSError as error:
+            where = os.fsdecode(error.filename) if error.filename is not None else given
+            raise InputError(f"{where}: can't be read: {_reason(error)}") from error
+        files.update(dict.fromkeys(found.files))
+        others += found.others
+    if not files:
+        raise InputError("no path was given: name a file, a folder or a glob")
+    return Found(list(files), others)
 
 
-def _expand(given: str) -> list[Path]:
+def _expand(given: str) -> Found:
     path = Path(given)
-    try:
-        if path.is_dir():
-            files = sorted(_walk(path, set()), key=_natural)
-            if not files:
-                raise InputError(f"{given}: holds no file that precsim reads ({', '.join(EXTENSIONS)})")
-            return files
-        if path.exists():
-            if path.suffix not in EXTENSIONS:
-                raise InputError(
-                    f"{given}: unknown kind of file: expected {', '.join(EXTENSIONS)}, or a folder of them"
-                )
-            return [path]
-    except (OSError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{given!r}: can't be looked at: {_reason(error)}") from error
-    matches = (
-        sorted((Path(match) for match in glob.iglob(given, recursive=True)), key=_natural)
-        if _is_glob(given)
-        else []
-    )
-    if matches:
-        return [
-            file
-            for match in matches
-            if match.is_dir() or match.suffix in EXTENSIONS
-            for file in _expand(str(match))
-        ]
+    if not given or "\0" in given:
+        raise InputError(f"{given!r} is no path: name a file, a folder or a glob")
+    if path.is_dir():
+        return _expand_folder(path)
+    if path.exists():
+        return Found([_checked(path)], 0)
+    if any(sign in given for sign in "*?["):
+        return _expand_glob(given)
     raise InputError(f"{given}: no such file or folder{_nearest(path)}")
 
 
-def _is_glob(text: str) -> bool:
-    return any(sign in text for sign in "*?[")
+def _checked(file: Path) -> Path:
+    if file.suffix not in EXTENSIONS + _NAMED_ALONE:
+        raise InputError(
+            f"{file}: unknown kind of file: expected {', '.join(EXTENSIONS)}, or a folder of them"
+        )
+    if not file.is_file():  # a pipe would never end
+        raise InputError(f"{file}: is a device or a pipe: expected a file or a folder")
+    return file
+
+
+def _expand_folder(folder: Path) -> Found:
+    content = list(_walk(folder))
+    files = sorted((file for file in content if file.suffix in EXTENSIONS), key=_natural)
+    if not files:
+        raise InputError(f"{folder}: holds no file that precsim reads ({', '.join(EXTENSIONS)})")
+    return Found(files, len(content) - len(files))
+
+
+def _expand_glob(pattern: str) -> Found:
+    path = Path(pattern)
+    try:
+        # pathlib's ** does not follow links to folders: the glob module's does, in circles too.
+        matches = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))), key=_natural)
+    except (ValueError, IndexError, re.error) as error:
+        raise InputError(f"{pattern}: no such file, and no glob: {_reason(error)}") from error
+    if not matches:
+        raise InputError(f"{pattern}: no such file or folder, and nothing matches it as a glob")
+    found = [
+        _expand(str(match))
+        for match in matches
+        if match.is_dir() or match.suffix in EXTENSIONS + _NAMED_ALONE
+    ]
+    if not found:
+        raise InputError(f"{pattern}: matches no file that precsim reads ({', '.join(EXTENSIONS)})")
+    return Found([file for part in found for file in part.files], sum(part.others for part in found))
 
 
 def _nearest(path: Path) -> str:
@@ -92,26 +133,29 @@ def _nearest(path: Path) -> str:
     return f"; did you mean {' or '.join(str(path.parent / name) for name in near)}?" if near else ""
 
 
-def _natural(path: Path) -> list[tuple[int, int, str]]:
+def _natural(path: Path) -> tuple[list[tuple[int, int, str]], str]:
     """Sort key that takes runs of digits as numbers."""
-    return [
-        (0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", str(path))
-    ]
+    text = str(path)
+    parts = re.split(r"(\d+)", text)
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts], text
 
 
-def _walk(folder: Path, seen: set[tuple[int, int]]) -> Iterator[Path]:
-    status = folder.stat()
-    identity = (status.st_dev, status.st_ino)
-    if identity in seen:
-        return
-    seen.add(identity)
-    for entry in folder.iterdir():
-        if entry.name.startswith("."):
+def _walk(top: Path) -> Iterator[Path]:
+    """Files in a folder and those in it, hidden ones left out, each real folder once."""
+    waiting, seen = [top], set()
+    while waiting:
+        folder = waiting.pop()
+        status = folder.stat()
+        if (status.st_dev, status.st_ino) in seen:
             continue
-        if entry.is_dir():
-            yield from _walk(entry, seen)
-        elif entry.suffix in EXTENSIONS and entry.is_file():
-            yield entry
+        seen.add((status.st_dev, status.st_ino))
+        for entry in sorted(folder.iterdir(), key=_natural, reverse=True):
+            if entry.name.startswith("."):
+                continue
+            if entry.is_dir():
+                waiting.append(entry)
+            elif entry.is_file():
+                yield entry
 
 
 def _reason(error: Exception) -> str:
@@ -147,7 +191,7 @@ def read_file(path: Path, dtypes: Mapping[str, str] | None = None) -> list[Tenso
                 return read_npy(path, stated)
             case ".npz":
                 return read_npz(path, stated)
-            case ".pt" | ".pth":
+            case ".pt" | ".pth" | ".bin":
                 return read_torch(path)
     except OSError as error:
         raise InputError(f"{path}: can't be read: {_reason(error)}") from error

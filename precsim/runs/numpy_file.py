@@ -91,7 +91,7 @@ def _resolve(where: str, name: str, descr: str, stated: str | None) -> tuple[str
     """Name of the type and dtype of the stored elements."""
     match = _DESCR.fullmatch(descr)
     order, kind, size = match.groups() if match else ("", "", "")
-    order, code = order if order in ("<", ">") else "=", kind + size
+    code = kind + size
     if code in _KNOWN and (stated is None or kind not in "iu"):
         return _plain(where, name, code, order, stated)
     if stated is not None and (code in _KNOWN or code in _LOST):
@@ -109,8 +109,10 @@ def _plain(where: str, name: str, code: str, order: str, stated: str | None) -> 
     """A type that NumPy knows; what is stated must agree."""
     known = np.dtype(code).name
     if stated is not None and stored_type(stated).name != known:
-        raise InputError(f"{where}: {name!r} is {known} and was stated to be {stated}: state only types that were lost")
-    return known, np.dtype(DTYPES[known].storage).newbyteorder(order)
+        raise InputError(
+            f"{where}: {name!r} is {known} and was stated to be {stated}: state only types that were lost"
+        )
+    return known, np.dtype(DTYPES[known].storage).newbyteorder(">" if order == ">" else "<")
 
 
 def _as_stated(where: str, name: str, size: str, order: str, stated: str) -> tuple[str, np.dtype[Any]]:
@@ -121,7 +123,7 @@ def _as_stated(where: str, name: str, size: str, order: str, stated: str) -> tup
         raise InputError(
             f"{where}: {name!r} stores elements of {size} bytes, and {stated} has {dtype.itemsize}: state another"
         )
-    return stored.name, dtype.newbyteorder(order)
+    return stored.name, dtype.newbyteorder(">" if order == ">" else "<")
 
 
 def _entry(
@@ -204,7 +206,9 @@ def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, dtype_o
         if info.file_size - header.length != needed:
             _refuse(where, f"describes {needed} bytes of data and holds {info.file_size - header.length}")
         if header.fortran and needed > _MAX_WHOLE:
-            raise InputError(f"{where} is in Fortran order and of {needed} bytes: save it in C order, or as .npy")
+            raise InputError(
+                f"{where} is in Fortran order and of {needed} bytes: save it in C order, or as .npy"
+            )
         return _streaming_reader(path, name, info.filename, header, dtype)
 
     return _entry(path, name, header, dtype_of(name), read)

@@ -22,9 +22,12 @@ class Run:
     ----------
     files : tuple of Path
         In natural order.
+    others : int
+        How many files in the folders are of kinds that precsim does not read.
     """
 
     files: tuple[Path, ...]
+    others: int = 0
     dtypes: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __iter__(self) -> Iterator[TensorEntry]:
@@ -81,4 +84,5 @@ def open_run(
         If a path does not exist or holds no file of a known kind.
     """
     paths = [path] if isinstance(path, str | os.PathLike) else list(path)
-    return Run(tuple(expand_paths(paths)), dict(dtypes or {}))
+    found = expand_paths(paths)
+    return Run(tuple(found.files), found.others, dict(dtypes or {}))

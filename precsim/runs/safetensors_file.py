@@ -94,15 +94,16 @@ def _parse(path: Path, raw: bytes) -> dict[str, Any]:
         names = dict(pairs)
         if len(names) != len(pairs):
             _refuse(path, "names a tensor or field twice")
-        for name in names:
-            name.encode("utf-8")  # halves of surrogate pairs are no text, and can't be printed
         return names
 
     try:
         header = json.loads(raw.decode("utf-8"), object_pairs_hook=unique)
     except InputError:
         raise
-    except (ValueError, RecursionError):  # no JSON, no UTF-8, an integer of thousands of digits, endless nesting
+    except (
+        ValueError,
+        RecursionError,
+    ):  # also of no UTF-8, endless nesting, an integer of thousands of digits
         _refuse(path, "has a header that is not JSON")
     if not isinstance(header, dict):
         _refuse(path, "has a header that is not a JSON object")
@@ -121,7 +122,7 @@ def _record(path: Path, name: str, facts: object) -> tuple[str, str, tuple[int, 
         _refuse(path, f"{where} without exactly dtype, shape and data_offsets")
     dtype, shape, offsets = facts["dtype"], facts["shape"], facts["data_offsets"]
     if not isinstance(dtype, str) or (dtype not in _NAMES and dtype not in _PACKED):
-        _refuse(path, f"{where} of unknown dtype {dtype[:40]!r}" if isinstance(dtype, str) else f"{where} without dtype")
+        _refuse(path, f"{where} of unknown dtype" + (f" {dtype[:40]!r}" if isinstance(dtype, str) else ""))
     if not isinstance(shape, list) or not all(_is_size(extent) for extent in shape) or len(shape) > 64:
         _refuse(path, f"{where} whose shape is no list of sizes")
     if not isinstance(offsets, list) or len(offsets) != 2 or not all(_is_size(offset) for offset in offsets):

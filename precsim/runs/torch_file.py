@@ -82,7 +82,12 @@ def _values(content: Any, name: str, depth: int, path: Path) -> Iterator[tuple[s
     else:
         return
     for key, value in inner:
-        yield from _values(value, f"{name}.{key}" if name else str(key), depth + 1, path)
+        label = key if isinstance(key, str) else _label(key)
+        yield from _values(value, f"{name}.{label}" if name else label, depth + 1, path)
+
+
+def _label(key: object) -> str:
+    return str(key) if isinstance(key, int) and abs(key) < 1 << 64 else type(key).__name__
 
 
 def _entry(path: Path, name: str, tensor: torch.Tensor) -> TensorEntry:
@@ -108,7 +113,7 @@ def _fault(tensor: torch.Tensor, dtype: str) -> str | None:
         return "is quantized"
     if tensor.is_meta:
         return "has no data (meta)"
-    if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         return f"is a {type(tensor).__name__}"
     if dtype not in DTYPES:
         return f"is of dtype {dtype}"
@@ -120,7 +125,7 @@ def _reader(tensor: torch.Tensor, stored: StoredType) -> Reader:
     import torch
 
     def load() -> np.ndarray[Any, Any]:
-        plain = tensor.detach()
+        plain = tensor.detach().resolve_neg()
         if stored.format is not None and plain.itemsize <= 2:  # NumPy gets codes
             plain = plain.view(torch.uint8 if plain.itemsize == 1 else torch.uint16)
         array: np.ndarray[Any, Any] = plain.numpy()
