@@ -179,8 +179,8 @@ def analyze(
     formats : sequence of Format
         Named formats of at most 32 bits.
     scales : sequence of float
-        Positive. Powers of two are read off the sketch; each other one costs a cast of its own, with x·scale rounded once to
-        float32 (float64 for a tensor of float64) before the cast, as a multiplication in front of it would do.
+        Positive. Powers of two are read off the sketch; each other one costs a cast of its own, with x·scale rounded
+        once to float32 (float64 for a tensor of float64) before the cast, as a multiplication in front of it would do.
     max_flushed : Fraction
         Share of the nonzero numbers that a window may lose.
     group_by : {"kind", "file", "module", "tensor"}
@@ -198,7 +198,9 @@ def analyze(
     """
     for fmt in formats:
         if fmt.bits > _MOST_BITS:
-            raise InputError(f"format {fmt.name} has {fmt.bits} bits: analyze takes those of at most {_MOST_BITS}")
+            raise InputError(
+                f"format {fmt.name} has {fmt.bits} bits: analyze takes those of at most {_MOST_BITS}"
+            )
     direct = [(fmt, scale) for scale in scales if not is_power_of_two(scale) for fmt in formats]
     group_of, seen = GROUPINGS[group_by], _Seen()
     results: dict[str, list[TensorResult]] = {}

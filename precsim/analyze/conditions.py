@@ -1,7 +1,7 @@
 """`--fail-if`: conditions on an analysis, in a grammar of one line.
 
-``flushed(fp16)>0.1%`` · ``overflowed(e4m3, scale=2^10)>=10`` · ``window(fp16)<4`` — an outcome of a format against a share
-of the nonzero numbers (with %) or a count, or a window's octaves against a number.
+``flushed(fp16)>0.1%`` · ``overflowed(e4m3, scale=2^10)>=10`` · ``window(fp16)<4`` — an outcome of a format against a
+share of the nonzero numbers (with %) or a count, or a window's octaves against a number.
 """
 
 from __future__ import annotations
@@ -73,8 +73,9 @@ class Condition:
             window = result.window
             octaves = window.octaves if window else 0
             return octaves is not None and compare(octaves, self.number)
-        at_own = self.scale is not None
-        outcomes = group.sketch.outcomes(self.format, self.scale) if at_own else result.outcomes[scale]
+        outcomes = (
+            result.outcomes[scale] if self.scale is None else group.sketch.outcomes(self.format, self.scale)
+        )
         count: int = getattr(outcomes, self.what)
         if not self.is_share:
             return compare(count, self.number)

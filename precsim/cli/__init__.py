@@ -70,6 +70,8 @@ def main(arguments: list[str] | None = None) -> int:
     int
         0 done, 1 a check that was asked for failed, 2 unusable input, 130 interrupted.
     """
+    if hasattr(sys.stdout, "reconfigure"):  # a terminal's encoding may lack a sign: no reason to fail
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         result = cli.main(arguments, prog_name="precsim", standalone_mode=False)
         sys.stdout.flush()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
 
 import click
 
@@ -112,7 +113,9 @@ def command(
     _write(analysis, json_path, csv_path)
     failed = [(check, groups) for check in checks if (groups := check.failures(analysis))]
     for check, groups in failed:
-        shown = ", ".join(map(printable, groups[:5])) + (f" and {len(groups) - 5} more" if len(groups) > 5 else "")
+        shown = ", ".join(map(printable, groups[:5])) + (
+            f" and {len(groups) - 5} more" if len(groups) > 5 else ""
+        )
         click.echo(f"precsim: {check.text} holds for {shown}", err=True)
     return 1 if failed else 0
 
@@ -161,17 +164,34 @@ def _progress(run: Run) -> Iterator[Callable[[TensorEntry], None]]:
     if not sys.stderr.isatty():
         yield lambda entry: None
         return
+    from itertools import accumulate
+
     from rich.console import Console
+    from rich.markup import escape
     from rich.progress import Progress
 
+    from precsim.report.numbers import printable
+
+    ends = list(accumulate(_bytes(path) for path in run.files))
+    starts = dict(zip(run.files, [0, *ends], strict=False))
     with Progress(console=Console(stderr=True), transient=True) as bar:
-        files = {path: index for index, path in enumerate(run.files)}
-        task = bar.add_task("reading", total=len(files))
+        task = bar.add_task("reading", total=ends[-1])
 
         def show(entry: TensorEntry) -> None:
-            bar.update(task, completed=files[entry.path], description=f"{entry.path.name}: {entry.name}"[:60])
+            done = starts[entry.path]
+            starts[entry.path] += entry.nbytes
+            label = escape(printable(f"{entry.path.name}: {entry.name}")[:60])
+            bar.update(task, completed=done, description=label)
 
         yield show
+
+
+def _bytes(path: Path) -> int:
+    """Size of a file; of one that has gone, 0: its reader says so."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _write(analysis: Analysis, json_path: str | None, csv_path: str | None) -> None:
@@ -179,15 +199,23 @@ def _write(analysis: Analysis, json_path: str | None, csv_path: str | None) -> N
 
     from precsim.report.analysis_data import analysis_to_dict, write_analysis_csv
 
+    if json_path is not None:
+        with _output(json_path) as file:
+            json.dump(analysis_to_dict(analysis), file, indent=1, allow_nan=False)
+            file.write("\n")
+    if csv_path is not None:
+        with _output(csv_path) as file:
+            write_analysis_csv(analysis, file)
+
+
+@contextmanager
+def _output(path: str) -> Iterator[IO[str]]:
+    """A file to write, or standard output."""
     try:
-        if json_path is not None:
-            with click.open_file(json_path, "w", encoding="utf-8") as file:
-                json.dump(analysis_to_dict(analysis), file, indent=1, allow_nan=False)
-                file.write("\n")
-        if csv_path is not None:
-            with click.open_file(csv_path, "w", encoding="utf-8") as file:
-                write_analysis_csv(analysis, file)
+        # A name may hold what UTF-8 does not, such as half of a surrogate pair.
+        with click.open_file(path, "w", encoding="utf-8", errors="backslashreplace") as file:
+            yield file
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise InputError(f"{error.filename}: can't be written: {error.strerror}") from error
+        raise InputError(f"{path}: can't be written: {error.strerror}") from error

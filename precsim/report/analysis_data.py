@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import IO, Any
 
-from precsim.analyze import Analysis, FormatResult, Group
+from precsim.analyze import Analysis, FormatResult, Group, TensorResult
 from precsim.sketches import Outcomes, Sketch, Window
 
 __all__ = ["SCHEMA", "analysis_to_dict", "write_analysis_csv"]
@@ -66,9 +66,13 @@ def _format(result: FormatResult) -> dict[str, Any]:
         "format": result.format.name,
         "outcomes": [{"scale": scale, **asdict(outcomes)} for scale, outcomes in result.outcomes.items()],
         "window": _window(result.window),
-        "largest": None if result.largest is None else result.largest.name,
-        "most_flushed": None if result.most_flushed is None else result.most_flushed.name,
+        "largest": _place(result.largest),
+        "most_flushed": _place(result.most_flushed),
     }
+
+
+def _place(tensor: TensorResult | None) -> dict[str, str] | None:
+    return None if tensor is None else {"name": tensor.name, "path": str(tensor.path)}
 
 
 def _window(window: Window) -> dict[str, Any]:

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["count", "percent", "power", "power_range"]
+__all__ = ["count", "counted", "percent", "power", "power_range", "printable"]
 
 
 def count(number: int) -> str:
     """An integer with separators."""
     return f"{number:,}"
+
+
+def counted(number: int, thing: str) -> str:
+    """An integer and the things counted: no tensors, 1 tensor, 2 tensors; the plural is formed with an s."""
+    return f"{count(number) if number else 'no'} {thing}{'' if number == 1 else 's'}"
+
+
+def printable(text: str) -> str:
+    """A name from a file, with escapes for what would move the cursor, colour the terminal or not encode."""
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
 def percent(part: int, whole: int) -> str:
