@@ -16,7 +16,7 @@ from precsim.number import NAMED_FORMATS, Format, find_format
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Operand", "is_tensor", "operand"]
+__all__ = ["Operand", "as_signed", "is_tensor", "operand"]
 
 _FP32, _FP64 = NAMED_FORMATS["fp32"], NAMED_FORMATS["fp64"]
 _CHUNK_ELEMENTS = 1 << 16
@@ -146,6 +146,14 @@ def _flat_chunks(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> Iterator[
             values = np.asarray(chunk)
             if values.size:
                 yield values
+
+
+def as_signed(tensor: torch.Tensor) -> torch.Tensor:
+    """The same memory with 16- and 32-bit codes as signed integers: torch has no unsigned arithmetic on devices."""
+    import torch
+
+    signed = {torch.uint16: torch.int16, torch.uint32: torch.int32}.get(tensor.dtype)
+    return tensor if signed is None else tensor.view(signed)
 
 
 def is_tensor(x: object) -> bool:

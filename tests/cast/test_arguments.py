@@ -95,3 +95,30 @@ def test_unsigned_formats_without_zero():
     assert ps.encode(x, ps.E8M0, magnitude).tolist() == [0, 0, 127, 255, 255, 255, 129, 0]
     clamp = ps.Rounding("up", "saturate", out_of_domain="clamp")
     assert ps.encode(x, ps.E8M0, clamp).tolist() == [0, 0, 0, 0, 254, 255, 129, 0]
+
+
+def test_out_receives_the_codes():
+    x = np.float32([[0.1, -3.0], [1e6, 0.0]])
+    out = np.zeros((2, 2), np.uint16)
+    assert ps.encode(x, ps.FP16, out=out) is out
+    assert out.tolist() == ps.encode(x, ps.FP16).tolist()
+    assert ps.encode(x.T, ps.FP16, out=out).tolist() == ps.encode(x, ps.FP16).T.tolist()
+    tensor = torch.zeros(2, 2, dtype=torch.uint16)
+    assert ps.encode(torch.from_numpy(x), ps.FP16, out=tensor) is tensor
+    assert tensor.numpy().tolist() == ps.encode(x, ps.FP16).tolist()
+
+
+@pytest.mark.parametrize(
+    "out",
+    [
+        np.zeros((2, 2), np.uint8),
+        np.zeros(4, np.uint16),
+        np.zeros((2, 4), np.uint16)[:, ::2],
+        torch.zeros(2, 2, dtype=torch.uint16),
+        [0],
+    ],
+    ids=["dtype", "shape", "strided", "tensor", "list"],
+)
+def test_out_must_fit(out):
+    with pytest.raises(ps.InputError, match="out must be"):
+        ps.encode(np.zeros((2, 2), np.float32), ps.FP16, out=out)

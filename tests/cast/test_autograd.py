@@ -87,7 +87,9 @@ def test_compiled_code_rounds_as_eager_code_does(arguments):
     assert x.grad.tolist() == [2, 2, 2]
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")  # torch's own import, once
+@pytest.mark.filterwarnings(
+    "ignore:.*torch.jit.script_method.*:DeprecationWarning"
+)  # torch's own import, once
 @pytest.mark.skipif(
     os.environ.get("CXX") == "/bin/false" or not shutil.which("c++"), reason="inductor needs a C++ compiler"
 )
