@@ -162,16 +162,17 @@ def read_npz(path: Path, dtype_of: DtypeOf) -> list[TensorEntry]:
     InputError
         If it is no zip file, holds anything but arrays of numbers, or is encrypted.
     """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            infos = archive.infolist()
-            if len({info.filename for info in infos}) < len(infos):
-                raise InputError(f"{path}: not an .npz file, or a damaged one: it names a member twice")
-            return [_member(path, archive, info, dtype_of) for info in infos]
-    except _ZIP_ERRORS as error:
-        if isinstance(error, InputError):
+    with path.open("rb") as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                infos = archive.infolist()
+                if len({info.filename for info in infos}) < len(infos):
+                    raise InputError(f"{path}: not an .npz file, or a damaged one: it names a member twice")
+                return [_member(path, archive, info, dtype_of) for info in infos]
+        except InputError:
             raise
-        raise InputError(f"{path}: not an .npz file, or a damaged one: {_one_line(error)}") from error
+        except _ZIP_ERRORS as error:
+            raise InputError(f"{path}: not an .npz file, or a damaged one: {_one_line(error)}") from error
 
 
 _ZIP_ERRORS = (
@@ -230,9 +231,9 @@ def _streaming_reader(path: Path, name: str, member: str, header: _Header, dtype
                     left -= len(data)
                     piece = np.frombuffer(data, dtype)
                     yield piece.reshape(header.shape, order="F").reshape(-1) if header.fortran else piece
+        except InputError:
+            raise
         except _ZIP_ERRORS as error:
-            if isinstance(error, InputError):
-                raise
             raise InputError(f"{path}: member {name!r} can't be read: {_one_line(error)}") from error
 
     return read

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 __all__ = ["read_torch"]
 
 _MAX_DEPTH = 100
-_MAX_VALUES = 1_000_000
-"""Values of a file: small files can hold lists of the same lists, which never end."""
 _MAX_SHOWN = 1 << 30
 """Bytes that a view may show of a smaller storage, as expanded tensors do."""
+_SIGNS_OF_CODE = ("GLOBAL", "TorchScript", "allowlisted", "Trying to")
+"""What torch says of a file that asks for functions or classes."""
 _ZIP = b"PK\x03\x04"
 
 
@@ -41,13 +41,7 @@ def read_torch(path: Path) -> list[TensorEntry]:
     with path.open("rb") as file:
         mapped = file.read(len(_ZIP)) == _ZIP  # older files can't be mapped
     content = _load(path, torch, mapped)
-    values = enumerate(_values(content, "", 0, path))
-    entries = []
-    for count, (name, value) in values:
-        if count >= _MAX_VALUES:
-            raise InputError(f"{path}: holds more than {_MAX_VALUES} values: save its tensors alone")
-        if isinstance(value, torch.Tensor):
-            entries.append(_entry(path, name, value))
+    entries = [_entry(path, name, tensor) for name, tensor in _Tensors(path).within(content)]
     if not entries:
         raise InputError(f"{path}: holds no tensors")
     return entries
@@ -61,29 +55,44 @@ def _load(path: Path, torch: Any, mapped: bool) -> Any:
     except MemoryError as error:
         raise InputError(f"{path}: states sizes that do not fit into memory") from error
     except Exception as error:  # torch raises whatever its unpickler and zip reader do
-        if "weights_only" in str(error) or "Unsupported" in str(error):
+        if any(sign in str(error) for sign in _SIGNS_OF_CODE):
             raise InputError(
                 f"{path}: holds more than tensors and plain values, which could be code: refused. "
                 "Save a state_dict, or use safetensors"
             ) from error
-        reason = " ".join(str(error).split())[:120] or type(error).__name__
-        raise InputError(f"{path}: not a torch file, or a damaged one: {reason}") from error
+        raise InputError(f"{path}: not a torch file, or a damaged one: {_reason(error)}") from error
 
 
-def _values(content: Any, name: str, depth: int, path: Path) -> Iterator[tuple[str, Any]]:
-    """Everything in nested dicts and lists, containers included, by dotted names."""
-    if depth > _MAX_DEPTH:
-        raise InputError(f"{path}: is nested more than {_MAX_DEPTH} deep")
-    yield name or path.stem, content
-    if isinstance(content, Mapping):
-        inner: Iterable[tuple[Any, Any]] = content.items()
-    elif isinstance(content, list | tuple):
-        inner = enumerate(content)
-    else:
-        return
-    for key, value in inner:
-        label = key if isinstance(key, str) else _label(key)
-        yield from _values(value, f"{name}.{label}" if name else label, depth + 1, path)
+def _reason(error: Exception) -> str:
+    """The first sentence of what torch says, without its advice on how to read files that it refuses."""
+    text = str(error)
+    sentence = (text.partition("WeightsUnpickler error:")[2] or text).strip().partition("\n")[0]
+    return sentence.partition(". ")[0][:120] or type(error).__name__
+
+
+class _Tensors:
+    """The tensors in nested dicts and lists, by dotted names.
+
+    Each dict and list is looked into once: small files can hold lists of the same lists, in numbers that never end.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.seen: set[int] = set()
+
+    def within(self, content: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, torch.Tensor]]:
+        import torch
+
+        if isinstance(content, torch.Tensor):
+            yield name or self.path.stem, content
+        if not isinstance(content, Mapping | list | tuple) or id(content) in self.seen:
+            return
+        if depth > _MAX_DEPTH:
+            raise InputError(f"{self.path}: is nested more than {_MAX_DEPTH} deep: save its tensors alone")
+        self.seen.add(id(content))
+        for key, value in content.items() if isinstance(content, Mapping) else enumerate(content):
+            label = key if isinstance(key, str) else _label(key)
+            yield from self.within(value, f"{name}.{label}" if name else label, depth + 1)
 
 
 def _label(key: object) -> str:

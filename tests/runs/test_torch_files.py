@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 import warnings
 
 import numpy as np
@@ -58,7 +57,10 @@ def test_d56_views_are_read_as_what_they_show(tmp_path, old_format):
         (lambda: torch.empty(3, device="meta"), r"has no data \(meta\)"),
         (lambda: torch.eye(2).to_sparse(), "is sparse"),
         (lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]), "is nested"),
-        (lambda: torch.zeros(2, dtype=torch.uint8).view(torch.float4_e2m1fn_x2), "is of dtype float4_e2m1fn_x2"),
+        (
+            lambda: torch.zeros(2, dtype=torch.uint8).view(torch.float4_e2m1fn_x2),
+            "is of dtype float4_e2m1fn_x2",
+        ),
     ],
     ids=["meta", "sparse", "nested", "packed"],
 )
@@ -67,7 +69,9 @@ def test_d56_what_has_no_plain_memory_is_named(tmp_path, make, fault):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # nested tensors are a prototype, says torch
         tensor = make()
-    entries = {entry.name: entry for entry in ps.open_run(saved(tmp_path, {"odd": tensor, "w": torch.ones(2)}))}
+    entries = {
+        entry.name: entry for entry in ps.open_run(saved(tmp_path, {"odd": tensor, "w": torch.ones(2)}))
+    }
     assert entries["w"].array().tolist() == [1.0, 1.0]
     assert entries["odd"].is_real
     with pytest.raises(ps.InputError, match=rf"x\.pt: tensor 'odd' {fault}: save it as a dense tensor"):
@@ -98,27 +102,41 @@ def test_d57_a_slice_of_many_is_read_without_the_many(tmp_path):
 
 def test_names_come_from_where_the_tensor_is(tmp_path):
     one = torch.ones(1)
-    content = {"state": {0: {"exp_avg": one}, (1, 2): one}, "list": [one, (one, "text")], "step": 3, "none": None}
-    assert ps.open_run(saved(tmp_path, content)).names == ["state.0.exp_avg", "state.tuple", "list.0", "list.1.0"]
+    content = {
+        "state": {0: {"exp_avg": one}, (1, 2): one},
+        "list": [one, (one, "text")],
+        "step": 3,
+        "none": None,
+    }
+    assert ps.open_run(saved(tmp_path, content)).names == [
+        "state.0.exp_avg",
+        "state.tuple",
+        "list.0",
+        "list.1.0",
+    ]
     assert ps.open_run(saved(tmp_path, one, "alone.pt")).names == ["alone"]
     with pytest.raises(ps.InputError, match=r"bad\.pt: the tensor name '\\+udc00' is no Unicode text"):
         list(ps.open_run(saved(tmp_path, {"\udc00": one}, "bad.pt")))
-    assert ps.open_run(saved(tmp_path, {10**5000: one}, "long.pt")).names == ["int"]
+    assert ps.open_run(saved(tmp_path, {10**40: one}, "long.pt")).names == ["int"]
 
 
 def test_lists_of_the_same_lists_end(tmp_path):
     content = [torch.ones(1)]
     for _ in range(40):
-        content = [content] * 10
-    start = time.monotonic()
-    with pytest.raises(ps.InputError, match=r"x\.pt: holds more than 1000000 values"):
-        list(ps.open_run(saved(tmp_path, content)))
-    assert time.monotonic() - start < 60
+        content = [content] * 10  # 10^40 ways to the tensor
+    assert ps.open_run(saved(tmp_path, content)).names == [".".join("0" * 41)]
 
 
 def test_a_list_that_holds_itself_ends(tmp_path):
-    content: list = [torch.ones(1)]
+    content: list = [None, torch.ones(1)]
     content[0] = content
+    assert ps.open_run(saved(tmp_path, content)).names == ["1"]
+
+
+def test_what_is_nested_too_deep_is_refused(tmp_path):
+    content = torch.ones(1)
+    for _ in range(200):
+        content = {"a": content}
     with pytest.raises(ps.InputError, match=r"x\.pt: is nested more than 100 deep"):
         list(ps.open_run(saved(tmp_path, content)))
 
