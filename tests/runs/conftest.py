@@ -1,25 +1,12 @@
-"""Files to read: one good one of each kind, and a zoo of bad ones."""
+"""Files to read: one good one of each kind."""
 
 from __future__ import annotations
 
-import json
-import struct
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-
-def safetensors_bytes(tensors, data=b"", *, header=None, length=None):
-    """A safetensors file by hand, right or wrong."""
-    text = json.dumps(tensors).encode() if header is None else header
-    return struct.pack("<Q", len(text) if length is None else length) + text + data
-
-
-def npy_bytes(header: str, data: bytes = b"", version: bytes = b"\x01\x00") -> bytes:
-    """A .npy file by hand, right or wrong."""
-    text = header.encode("latin1")
-    return b"\x93NUMPY" + version + struct.pack("<H", len(text)) + text + data
+from handmade import safetensors_bytes
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from conftest import safetensors_bytes
+from handmade import safetensors_bytes
 
 import precsim as ps
 
