@@ -81,8 +81,9 @@ def main(arguments: list[str] | None = None) -> int:
         return _fail(error.format_message())
     except (click.Abort, KeyboardInterrupt):
         return 130
-    except BrokenPipeError:
-        # Whoever read the output has gone; without this Python complains once more at exit.
+    except (BrokenPipeError, SystemExit):
+        # Whoever read the output has gone; click and rich make that an exit with 1, which means something else here.
+        # Without the null device Python complains once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     return result if isinstance(result, int) else 0

@@ -15,8 +15,6 @@ from safetensors.numpy import save_file
 
 from precsim.cli import main
 
-PROGRAM = [sys.executable, "-c", "import sys; from precsim.cli import main; sys.exit(main())"]
-
 
 @dataclass(frozen=True)
 class Result:
@@ -45,7 +43,7 @@ def program() -> Callable[..., Result]:
 
     def call(*arguments: object, **environment: str) -> Result:
         done = subprocess.run(
-            [*PROGRAM, *map(str, arguments)],
+            [sys.executable, "-m", "precsim", *map(str, arguments)],
             capture_output=True,
             text=True,
             timeout=120,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -59,9 +61,9 @@ def test_small_shares_are_not_printed_as_zero(precsim, tmp_path):
     x = np.ones(3_000_001, np.float32)
     x[0] = 2.0**-30
     save_file({"x": x}, tmp_path / "x.safetensors")
-    out = precsim("analyze", tmp_path, "--format", "fp16").out
-    assert "3.3e-05 %" in out
-    assert "> 99.9 %" in precsim("analyze", tmp_path, "--format", "fp16", "--scale", "2^-30").out
+    out = precsim("analyze", tmp_path, "--format", "fp16", "--scale", "2^-40").out
+    assert re.search(r"fp16 +2\^0 +3\.3e-05 % +0 +0 ", out)
+    assert re.search(r" 2\^-40 +100 % +0 +0 ", out)
     assert not re.search(r"\b0\.0+ %", out)
 
 
@@ -100,14 +102,18 @@ def test_names_can_not_write_to_the_terminal(precsim, tmp_path):
     assert all(shown in result.out for shown in (r"a\x1b[31m/red", "[bold]b/x", r"line\nbreak/x"))
 
 
-def test_half_a_surrogate_in_a_name(precsim, program, tmp_path):
-    header = b'{"\\ud800x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
-    path = tmp_path / "x.safetensors"
-    path.write_bytes(len(header).to_bytes(8, "little") + header + b"\0\0\x80\x3f")
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere names of files are Unicode")
+def test_a_file_whose_name_is_no_text(program, tmp_path):
+    path = tmp_path / os.fsdecode(b"\xff.safetensors")
+    save_file({"x": np.ones(2, np.float32)}, path)
     for arguments in ([], ["--csv", "-"], ["--json", "-"]):
-        result = program("analyze", path, "--tensors", *arguments)
+        result = program("analyze", path, "--group-by", "file", *arguments)
         assert (result.code, result.err) == (0, "")
-        assert "ud800x" in result.out
+        assert ("all  1 tensor" if not arguments else r"\udcff.safetensors") in result.out
+    path.write_bytes(b"")
+    broken = program("analyze", path)
+    assert broken.code == 2
+    assert broken.err.count("\n") == 1
 
 
 # ---- JSON and CSV ---------------------------------------------------------------------------------------------------
@@ -176,6 +182,8 @@ def test_the_layout_of_schema_1(precsim, gradients):
             }
         ],
     }
+    (result,) = group["formats"]
+    group_that_loses_nothing = {**group, "formats": [{**result, "most_flushed": "NoneType"}]}
     tensor = {**place, "dtype": "str", "group": "str", "numel_full": "NoneType", **numbers}
     assert kinds(data) == {
         "schema": "str",
@@ -189,7 +197,7 @@ def test_the_layout_of_schema_1(precsim, gradients):
             "skipped": ["str"],
         },
         "total": group,
-        "groups": [group],
+        "groups": [group_that_loses_nothing],
         "tensors": [tensor],
     }
 
@@ -223,13 +231,13 @@ def test_both_files_and_the_table_at_once(precsim, gradients, tmp_path):
 
 
 def test_fail_if(precsim, gradients):
-    holds = precsim("analyze", gradients, "--quiet", "--fail-if", "flushed(fp16)>0.1%")
+    holds = precsim("analyze", gradients, "--quiet", "--fail-if", "flushed(fp16)>1%")
     assert (holds.code, holds.out) == (1, "")
-    assert holds.err == "precsim: flushed(fp16)>0.1% holds for all, act_grad\n"
+    assert holds.err == "precsim: flushed(fp16)>1% holds for all, act_grad\n"
     other = ["--fail-if", "overflowed(fp16)>0", "--fail-if", "window(bf16)<4"]
     assert precsim("analyze", gradients, "--quiet", *other).code == 0
-    tensor = precsim("analyze", gradients, "--quiet", "--tensors", "--fail-if", "flushed(fp16)>=30%")
-    assert tensor.err == "precsim: flushed(fp16)>=30% holds for all, act_grad/fc\n"
+    tensor = precsim("analyze", gradients, "--quiet", "--tensors", "--fail-if", "flushed(fp16)>=40%")
+    assert tensor.err == "precsim: flushed(fp16)>=40% holds for all, act_grad/fc\n"
 
 
 def test_conditions_may_ask_for_other_formats(precsim, gradients):

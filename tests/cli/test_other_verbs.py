@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
 
 import precsim as ps
-from conftest import PROGRAM
 
 
 def test_help_names_every_verb(precsim):
@@ -34,7 +34,7 @@ def test_help_loads_click_and_nothing_heavy():
         "import sys; from precsim.cli import main; main(['--help']);"
         "print(*sorted({'torch', 'scipy', 'rich', 'ml_dtypes', 'safetensors'} & set(sys.modules)), file=sys.stderr)"
     )
-    done = subprocess.run([PROGRAM[0], "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == ""
 
 
@@ -76,7 +76,7 @@ def test_every_format_can_be_shown(precsim):
 def test_values_are_those_of_the_codes(precsim, name):
     fmt = ps.format(name)
     out = precsim("format", name, "--values").out
-    table = out[out.index("code ") :].splitlines()[1:]
+    table = out[out.index("\ncode ") :].splitlines()[2:]
     shown = [cell for line in table for cell in line.split()[1:]]
     assert shown == [f"{fmt.decode(code):.6g}" for code in range(1 << fmt.bits)]
 
@@ -88,6 +88,8 @@ def test_cast_takes_the_number_exactly(precsim):
     out = precsim("cast", "0.1", "e4m3").out
     for text in ("1/10 to e4m3", "0.1015625", "0x1d", "the upper neighbour is nearer"):
         assert text in out
+    assert "0x9d  (1 0011 101)" in precsim("cast", "-0.1", "e4m3").out
+    assert "a tie" in precsim("cast", "2049", "fp16").out
     # 2^-25 is half of FP16's least number: a tie that goes to even, to zero; float64's 2^-25 + 2^-78 does not.
     assert "0x0000" in precsim("cast", "2^-25", "fp16").out
     assert "0x0001" in precsim("cast", "0x1.0000000000001p-25", "fp16").out
@@ -135,7 +137,10 @@ def test_demo_without_the_examples_says_where_they_are(precsim, monkeypatch, tmp
 def test_a_reader_that_leaves_early_is_no_error(gradients):
     for arguments in (["format"], ["analyze", str(gradients), "--json", "-"]):
         process = subprocess.Popen(
-            [*PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-m", "precsim", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         process.stdout.close()
         assert process.stderr.read() == ""
