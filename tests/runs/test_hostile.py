@@ -5,31 +5,18 @@ from __future__ import annotations
 import io
 import os
 import pickle
-import random
-import struct
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from handmade import npy_bytes, safetensors_bytes
+from handmade import Malicious, npy_bytes, read_all, safetensors_bytes
 
 import precsim as ps
 
 F32 = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
-
-
-class Malicious:
-    """Unpickling this would make a file."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self):
-        return os.system, (f"touch {self.path}",)
 
 
 def zipped(**members: bytes) -> bytes:
@@ -95,13 +82,6 @@ BAD_FILES = {
     "empty.pt": b"",
     "unknown.txt": b"text",
 }
-
-
-def read_all(path: Path) -> None:
-    """Read everything that the file offers."""
-    for entry in ps.open_run(path):
-        for source in entry.chunks():
-            assert len(source.data) >= 0
 
 
 @pytest.mark.parametrize("name", BAD_FILES)
@@ -201,67 +181,3 @@ except ps.InputError as error:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     path.chmod(0o600)
     assert done.stdout.strip() == "x.npy: can't be read: Permission denied", done.stderr
-
-
-# ---- mutated files --------------------------------------------------------------------------------------------------
-
-
-def mutated(data: bytes, rng: random.Random) -> bytes:
-    """The bytes with a few things wrong."""
-    damaged = bytearray(data)
-    for _ in range(rng.randint(1, 4)):
-        at = rng.randrange(len(damaged)) if damaged else 0
-        match rng.randrange(6):
-            case 0:
-                damaged[at : at + 1] = bytes([rng.randrange(256)])
-            case 1:
-                damaged = damaged[:at]
-            case 2:
-                damaged[at:at] = rng.randbytes(rng.randint(1, 9))
-            case 3:
-                del damaged[at : at + rng.randint(1, 9)]
-            case 4:
-                damaged[at : at + 8] = struct.pack(
-                    "<Q", rng.choice([0, 1, 255, 1 << 31, 1 << 63, (1 << 64) - 1])
-                )
-            case 5:
-                head = rng.randrange(min(200, len(damaged) + 1))
-                damaged[head : head + 1] = bytes([rng.choice(b'0123456789{}[]",:-')])
-    return bytes(damaged)
-
-
-def fuzz(good_files: dict[str, Path], folder: Path, count: int, seed: int) -> dict[str, int]:
-    """Read so many mutated files; count those that were read and those that were refused."""
-    rng = random.Random(seed)
-    results = {"read": 0, "refused": 0}
-    kinds = sorted(good_files)
-    originals = {suffix: good_files[suffix].read_bytes() for suffix in kinds}
-    for i in range(count):
-        suffix = kinds[i % len(kinds)]
-        data = mutated(originals[suffix], rng)
-        path = folder / f"m{suffix}"
-        path.write_bytes(data)
-        refusal = refusal_of(path)
-        results["refused" if refusal else "read"] += 1
-        assert "\n" not in refusal, (i, data)
-    return results
-
-
-def refusal_of(path: Path) -> str:
-    try:
-        read_all(path)
-    except ps.InputError as error:
-        return str(error)
-    return ""
-
-
-def test_500_mutated_files(good_files, tmp_path):
-    results = fuzz(good_files, tmp_path, 500, seed=1)
-    assert results["refused"] > 100
-    assert results["read"] > 10
-
-
-@pytest.mark.exhaustive
-def test_20000_mutated_files(good_files, tmp_path):
-    results = fuzz(good_files, tmp_path, 20_000, seed=2)
-    assert results["refused"] > 4000
