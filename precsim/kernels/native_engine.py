@@ -74,13 +74,14 @@ def _native_plan(plan: CastPlan) -> Any:
 
 def _is_usual(plan: CastPlan) -> bool:
     """Whether usual.hpp can do the cast from float32."""
-    plain = not (plan.negative_xor or plan.code_offset or plan.low_shift) and plan.negative_add > 0
-    signed_zero_and_nan = all(b == a + plan.negative_add for a, b in (plan.zero, plan.underflow, plan.nan))
-    codes_with_sign = all(b & plan.negative_add for _, b in (plan.overflow, plan.infinity))
+    sign = plan.negative_add
+    plain = not (plan.negative_xor or plan.code_offset or plan.low_shift) and sign > 0 and plan.flush_below == 1
+    signs_alike = all(b == a + sign for a, b in (plan.zero, plan.underflow, plan.nan, plan.infinity))
     zero_is_zero = plan.zero[0] == plan.underflow[0] == 0
+    clamps = all(code - plan.max_code in (0, 1) for code in (plan.overflow[0], plan.overflow[1] - sign))
     steps = plan.significand_bits - plan.least_exponent
     exact_product = plan.least_exponent == -126 or 0 <= steps <= 127
-    return plain and signed_zero_and_nan and codes_with_sign and zero_is_zero and exact_product
+    return plain and signs_alike and zero_is_zero and clamps and exact_product
 
 
 @lru_cache(maxsize=64)

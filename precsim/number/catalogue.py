@@ -103,6 +103,10 @@ _FORMATS_AND_ALIASES: list[tuple[Format, tuple[str, ...]]] = [
         ),
         ("float8_e8m0fnu", "e8m0fnu", "f8_e8m0"),
     ),
+    (
+        Format(5, 3, signed=False, infinities=False, nan=_TOP, name="e5m3fnu", source=_ML_DTYPES),
+        ("float8_e5m3fnu",),
+    ),
     *((_p3109(precision), (f"p3109_k8p{precision}se",)) for precision in range(1, 8)),
     (_fixed_point(0, "int8", "8-bit integers, symmetric range; the grid's step is set with scale="), ()),
     (_fixed_point(-6, "mxint8", _MX + ", section 5.3.4"), ()),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, SupportsFloat, SupportsIndex
 
 import numpy as np
@@ -293,16 +293,15 @@ class Sketch:
         """Numbers of one sign whose magnitude times 2^scale_exponent is at or above a limit."""
         if limit.value == 0:
             return int(self._at_or_above[int(negative), 0])
-        exponent, significand = split(limit.value)
-        bin_ = edge_bin(significand)
-        if bin_ is None:
+        place = _first_place(limit)
+        if place is None:
             raise InputError(
                 f"a sketch does not resolve the thresholds of format {fmt.name}: use precsim.outcomes(x, …)"
             )
+        exponent, bin_ = place
         row = exponent - scale_exponent - self.least_exponent
-        place = row * BIN_COUNT + bin_ + (0 if limit.inclusive else 1)
         last = self._at_or_above.shape[1] - 1
-        return int(self._at_or_above[int(negative), min(max(place, 0), last)])
+        return int(self._at_or_above[int(negative), min(max(row * BIN_COUNT + bin_, 0), last)])
 
     def __repr__(self) -> str:
         extremes = f"amin={self.amin!r}, amax={self.amax!r}"
@@ -355,6 +354,14 @@ def _added(a: Sketch, b: Sketch) -> tuple[int, Counts]:
         start = part.least_exponent - least
         total[:, start : start + part.counts.shape[1]] += part.counts
     return least, total
+
+
+@lru_cache(maxsize=4096)
+def _first_place(limit: Limit) -> tuple[int, int] | None:
+    """Binade and bin of the least magnitudes at or above a limit; None if a bin holds both its sides."""
+    exponent, significand = split(limit.value)
+    at_limit = edge_bin(significand)
+    return None if at_limit is None else (exponent, at_limit + (not limit.inclusive))
 
 
 def sketch(x: Any) -> Sketch:

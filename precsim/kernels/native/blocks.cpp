@@ -27,12 +27,12 @@ PRECSIM_INLINE void cast_loop(const typename Lane::Int* __restrict bits, Code* _
     }
 }
 
-template <Mode mode, bool one_overflow, class Code>
+template <Mode mode, bool infinity_overflows, class Code>
 PRECSIM_INLINE void usual_loop(const int32_t* __restrict bits, Code* __restrict out, size_t n, const UsualPlan& plan,
                                const uint32_t* __restrict random) {
     for (size_t i = 0; i < n; ++i) {
         const uint32_t noise = mode == Mode::stochastic ? random[i] : 0;
-        out[i] = Code(cast_usual<mode, one_overflow>(bits[i], noise, plan));
+        out[i] = Code(cast_usual<mode, infinity_overflows>(bits[i], noise, plan));
     }
 }
 
@@ -46,7 +46,7 @@ PRECSIM_INLINE void usual_loop(const int32_t* __restrict bits, Code* __restrict 
     PRECSIM_CLONES void usual_##MODE##_##CODE(const int32_t* bits, CODE* out, size_t n, const Plan& plan,          \
                                               const uint32_t* random) {                                            \
         const UsualPlan usual_plan(plan);                                                                          \
-        if (usual_plan.one_overflow)                                                                               \
+        if (usual_plan.infinity_overflows)                                                                               \
             usual_loop<Mode::MODE, true>(bits, out, n, usual_plan, random);                                        \
         else                                                                                                       \
             usual_loop<Mode::MODE, false>(bits, out, n, usual_plan, random);                                       \

@@ -2,6 +2,7 @@
 // among them. NativeEngine says which plans are usual (`_is_usual`).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -10,9 +11,9 @@
 namespace precsim {
 
 struct UsualPlan {
-    int32_t dropped, base, least_normal, flush_below, max_code, nan, negative_add;
-    int32_t overflow[2], infinity[2];  // by sign, the sign itself left out
-    bool one_overflow;  // the code after the greatest one, or that one, for both signs and for infinities too
+    int32_t dropped, base, least_normal, nan, infinity, negative_add;
+    int32_t overflow, overflow_step;  // the sign left out; for negative numbers the step is added
+    bool infinity_overflows;          // infinities and all overflows become one code
     float to_steps;
     int32_t noise_right, noise_left, noise_top;  // shifts of R to where the dropped bits are, and to the top of 32 bits
     float noise_range;                           // 2^random_bits
@@ -22,14 +23,12 @@ struct UsualPlan {
           base((p.least_exponent + 126) << 23),
           // Where float32's subnormals have the target's spacing they need no path of their own.
           least_normal(p.least_exponent == -126 ? 0 : (p.least_exponent + 127) << 23),
-          flush_below(int32_t(p.flush_below)),
-          max_code(int32_t(p.max_code)),
           nan(int32_t(p.nan[0])),
+          infinity(int32_t(p.infinity[0])),
           negative_add(int32_t(p.negative_add)),
-          overflow{int32_t(p.overflow[0]), int32_t(p.overflow[1] - p.negative_add)},
-          infinity{int32_t(p.infinity[0]), int32_t(p.infinity[1] - p.negative_add)},
-          one_overflow(overflow[0] == overflow[1] && infinity[0] == overflow[0] && infinity[1] == overflow[0] &&
-                       (overflow[0] == max_code || overflow[0] == max_code + 1)),
+          overflow(int32_t(p.overflow[0])),
+          overflow_step(int32_t(p.overflow[1] - p.negative_add) - overflow),
+          infinity_overflows(overflow_step == 0 && infinity == overflow),
           to_steps(least_normal ? power_of_two(p.significand_bits - p.least_exponent) : 0.0f),
           noise_right(std::max(p.random_bits - dropped, 0)),
           noise_left(std::max(dropped - p.random_bits, 0)),
@@ -94,7 +93,7 @@ PRECSIM_INLINE int32_t round_steps(float t, int32_t negative, uint32_t random, c
     return whole;
 }
 
-template <Mode mode, bool one_overflow>
+template <Mode mode, bool infinity_overflows>
 PRECSIM_INLINE int32_t cast_usual(int32_t bits, uint32_t random, const UsualPlan& plan) {
     const int32_t magnitude = bits & 0x7FFFFFFF;
     const int32_t negative = int32_t(uint32_t(bits) >> 31);
@@ -105,17 +104,14 @@ PRECSIM_INLINE int32_t cast_usual(int32_t bits, uint32_t random, const UsualPlan
     const int32_t low = -int32_t(magnitude < plan.least_normal);
     const float t = float_of(magnitude & low) * plan.to_steps;
     int32_t code = (round_steps<mode>(t, negative, random, plan) & low) | (normal & ~low);
-    code = code < plan.flush_below ? 0 : code;
-    if constexpr (one_overflow) {
-        code = code < plan.overflow[0] ? code : plan.overflow[0];
+    // Overflow's code is that of the greatest finite value, or the next one: the lesser code is the right one.
+    if constexpr (infinity_overflows) {
+        code = std::min(code, plan.overflow);
     } else {
-        const int32_t sign_mask = -negative;
-        const int32_t overflow = plan.overflow[0] + (sign_mask & (plan.overflow[1] - plan.overflow[0]));
-        const int32_t infinity = plan.infinity[0] + (sign_mask & (plan.infinity[1] - plan.infinity[0]));
-        code = choose<int32_t>(code > plan.max_code, overflow, code);
-        code = choose<int32_t>(magnitude == 0x7F800000, infinity, code);
+        code = std::min(code, plan.overflow + (-negative & plan.overflow_step));
+        code = choose<int32_t>(magnitude == 0x7F800000, plan.infinity, code);
     }
-    code = magnitude > 0x7F800000 ? plan.nan : code;
+    code = choose<int32_t>(magnitude > 0x7F800000, plan.nan, code);
     return code | (negative * plan.negative_add);
 }
 

@@ -1,0 +1,130 @@
+"""Casts and counts against their bars."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import torch
+
+import precsim as ps
+from benchmarks.timing import medians
+
+FORMATS: dict[str, tuple[ps.Format, torch.dtype, Any]] = {
+    "FP16": (ps.FP16, torch.float16, np.float16),
+    "BF16": (ps.BF16, torch.bfloat16, ml_dtypes.bfloat16),
+    "E4M3": (ps.E4M3, torch.float8_e4m3fn, ml_dtypes.float8_e4m3fn),
+    "E5M2": (ps.E5M2, torch.float8_e5m2, ml_dtypes.float8_e5m2),
+}
+MODES = ("nearest-away", "nearest-zero", "toward-zero", "up", "down", "away", "to-odd")
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One ratio, and the least one that is aimed at (None for a number to know)."""
+
+    what: str
+    ratio: float
+    least: float | None = None
+
+    @property
+    def holds(self) -> bool | None:
+        return None if self.least is None else self.ratio >= self.least
+
+    def __str__(self) -> str:
+        verdict = {None: "", True: f"≥ {self.least}", False: f"MISSES {self.least}"}[self.holds]
+        return f"  {self.what:<58} {self.ratio:7.2f}  {verdict}"
+
+
+def data_of(kind: str, n: int) -> np.ndarray:
+    """Numbers around 1, or spread over many binades as gradients are."""
+    rng = np.random.default_rng(0)
+    if kind == "normal":
+        return rng.normal(size=n).astype(np.float32)
+    return (rng.lognormal(-12, 3, n) * rng.choice([-1, 1], n)).astype(np.float32)
+
+
+def measure(kind: str, n: int, repeats: int) -> Iterator[Bar]:
+    """All ratios for one kind of data."""
+    torch.set_num_threads(1)
+    x = data_of(kind, n)
+    with np.errstate(all="ignore"):
+        for name in FORMATS:
+            yield from _format_bars(name, x, repeats)
+        copy = np.empty_like(x)
+        times = medians({"copyto": lambda: np.copyto(copy, x), "sketch": lambda: ps.sketch(x)}, repeats)
+        yield Bar("sketch / copyto", times["copyto"] / times["sketch"], 0.4)
+
+
+def _format_bars(name: str, x: np.ndarray, repeats: int) -> Iterator[Bar]:
+    fmt, torch_dtype, numpy_dtype = FORMATS[name]
+    tensor, copy = torch.from_numpy(x), np.empty_like(x)
+    codes = np.empty(x.shape, f"u{(fmt.bits + 7) // 8}")
+    values = np.empty_like(x)
+
+    def into(rounding: str = "nearest-even", **more: Any) -> Callable[[], object]:
+        return lambda: ps.encode(x, fmt, rounding, out=codes, **more)
+
+    def array_engine() -> None:
+        with ps.use_engine("array"):
+            ps.encode(x, fmt, out=codes)
+
+    tasks: dict[str, Callable[[], object]] = {
+        "copyto": lambda: np.copyto(copy, x),
+        "encode": into(),
+        "encode, new array": lambda: ps.encode(x, fmt),
+        "torch": lambda: tensor.to(torch_dtype),
+        "stochastic": into("stochastic", seed=1),
+        "quantize": lambda: ps.quantize(x, fmt),
+        "torch there and back": lambda: tensor.to(torch_dtype).to(torch.float32),
+        "decode": lambda: np.copyto(values, ps.decode(codes, fmt)),
+        **{mode: into(mode) for mode in MODES},
+    }
+    times = medians(tasks, repeats)
+    slow = {"astype": lambda: x.astype(numpy_dtype), "array engine": array_engine}
+    times |= medians(slow, max(1, repeats // 3))
+
+    def ratio(of: str, to: str) -> float:
+        return times[to] / times[of]
+
+    yield Bar(f"{name} encode / copyto", ratio("encode", "copyto"), 0.8)
+    yield Bar(f"{name} encode into a new array / copyto", ratio("encode, new array", "copyto"))
+    yield Bar(f"{name} encode into a new array / torch .to()", ratio("encode, new array", "torch"), 1.0)
+    least = {"FP16": 10.0, "BF16": 1.0}.get(name, 8.0)
+    library = "NumPy" if name == "FP16" else "ml_dtypes"
+    yield Bar(f"{name} encode / {library} astype", ratio("encode", "astype"), least)
+    slowest = max(MODES, key=times.__getitem__)
+    yield Bar(f"{name} slowest other mode ({slowest}) / nearest-even", ratio(slowest, "encode"), 1 / 1.5)
+    yield Bar(f"{name} stochastic / copyto", ratio("stochastic", "copyto"), 0.25)
+    yield Bar(f"{name} quantize / torch there and back", ratio("quantize", "torch there and back"))
+    if name in ("E4M3", "E5M2"):
+        yield Bar(f"{name} array engine / ml_dtypes astype", ratio("array engine", "astype"), 1.0)
+
+
+_PROBE = """
+import resource, sys
+import numpy as np, precsim as ps
+n = int(sys.argv[1])
+x = np.ones(n, np.float32)
+out = np.ones(n, np.uint16)
+small = x[:1000]
+ps.encode(small, ps.FP16); ps.sketch(small)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+ps.encode(x, ps.FP16, out=out); ps.encode(x, ps.FP16, "stochastic", seed=1, out=out); ps.sketch(x)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+def peak_memory(n: int) -> list[str]:
+    """Growth of a fresh process's peak memory by a cast into given memory and a count."""
+    done = subprocess.run([sys.executable, "-c", _PROBE, str(n)], capture_output=True, text=True, check=True)
+    kibibytes = int(done.stdout)
+    return [
+        f"peak memory of encode (nearest, stochastic) and sketch beyond input and output: {kibibytes / 1024:.1f} MiB "
+        f"for an input of {n * 4 / 2**20:.0f} MiB"
+    ]

@@ -1,0 +1,33 @@
+"""Fair timing on shared machines: what is compared runs in turn, and medians count."""
+
+from __future__ import annotations
+
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+
+
+def medians(tasks: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """Median seconds of each task; the tasks take turns, so that a change of the machine's speed meets all of them."""
+    times: dict[str, list[float]] = {name: [] for name in tasks}
+    for round_ in range(repeats + 1):
+        for name, task in tasks.items():
+            begin = time.perf_counter()
+            task()
+            if round_:  # the first round warms up
+                times[name].append(time.perf_counter() - begin)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def environment() -> dict[str, str]:
+    """What the numbers were measured on."""
+    from precsim.configuration import configuration
+
+    config = configuration()
+    return {
+        "python": platform.python_version(),
+        "engine": f"{config.engine}, {config.instruction_set}",
+        **{name: version(name) for name in ("numpy", "torch", "ml_dtypes")},
+    }
