@@ -264,6 +264,21 @@ def test_window_edges_are_exact():
     assert ps.sketch(x[1:]).window(ps.FP16, 1e-3, headroom=1).low == 1
 
 
+def test_windows_that_are_open_at_one_end():
+    x = ps.sketch(np.float32([1.0, 3.0]))
+    assert x.window(ps.FP16, 1.0, headroom=1) == Window(None, 14)
+    assert str(x.window(ps.FP16, 1.0, headroom=1)) == "2^14 or less"
+    assert str(x.window(ps.E8M0, headroom=1)) == "2^126 or less"  # which has no zero to flush to
+    assert str(Window(3, None)) == "2^3 or more"
+
+
+def test_unsigned_formats_have_no_window_for_negative_numbers():
+    window = ps.sketch(np.float32([1.0, -1.0])).window(ps.E8M0)
+    assert not window
+    assert str(window) == "no window (negative numbers)"
+    assert ps.sketch(np.float32([1.0, -1.0])).window(ps.FP16)
+
+
 def test_windows_without_two_ends():
     assert str(ps.sketch(np.zeros(3)).window(ps.FP16)) == "any scale"
     bad = ps.sketch(np.float32([1.0, np.inf])).window(ps.FP16)
