@@ -43,7 +43,7 @@ def boundary_values(fmt: Format, source: str = "fp32") -> Array:
     dtype = _dtype(source)
     targets = _target_values(fmt)
     half_way = targets[1:] / 2 + targets[:-1] / 2
-    greatest, step = targets[-1], targets[-1] - targets[-2]
+    greatest, step = targets[-1], 2.0 ** (fmt.greatest_exponent - fmt.significand_bits)
     beyond = [greatest + step / 2, greatest + step, greatest * 2, greatest * 4]
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         points = np.concatenate([targets, half_way, beyond]).astype(dtype)
