@@ -100,10 +100,7 @@ def _parse(path: Path, raw: bytes) -> dict[str, Any]:
         header = json.loads(raw.decode("utf-8"), object_pairs_hook=unique)
     except InputError:
         raise
-    except (
-        ValueError,
-        RecursionError,
-    ):  # also of no UTF-8, endless nesting, an integer of thousands of digits
+    except (ValueError, RecursionError):  # also of no UTF-8, of nesting, of an integer of thousands of digits
         _refuse(path, "has a header that is not JSON")
     if not isinstance(header, dict):
         _refuse(path, "has a header that is not a JSON object")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import pickle
 import subprocess
@@ -43,8 +44,19 @@ BAD_FILES = {
     "deep.safetensors": safetensors_bytes(None, header=b"[" * 200_000),
     "long-number.safetensors": safetensors_bytes(None, header=b'{"a": ' + b"9" * 10_000 + b"}"),
     "twice.safetensors": safetensors_bytes(
-        None, bytes(8), header=b'{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"a":{}}'
+        None,
+        bytes(8),
+        header=b'{"a": {"dtype": "F16", "shape": [4], "data_offsets": [0, 8]}, "a": '
+        + json.dumps(F32).encode()
+        + b"}",
     ),
+    "two-dtypes.safetensors": safetensors_bytes(
+        None,
+        bytes(8),
+        header=b'{"a": {"dtype": "F16", "dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}',
+    ),
+    "negative-shapes.safetensors": safetensors_bytes({"a": {**F32, "shape": [-1, -2]}}, bytes(8)),
+    "negative-offsets.safetensors": safetensors_bytes({"a": {**F32, "data_offsets": [-8, 0]}}),
     "overlap.safetensors": safetensors_bytes({"a": F32, "b": F32}, bytes(8)),
     "hole.safetensors": safetensors_bytes({"a": {**F32, "data_offsets": [4, 12]}}, bytes(12)),
     "backwards.safetensors": safetensors_bytes({"a": {**F32, "data_offsets": [8, 0]}}, bytes(8)),
@@ -67,6 +79,7 @@ BAD_FILES = {
     "short.npy": npy_bytes(NPY % ("<f4", "(3,)"), bytes(8)),
     "long.npy": npy_bytes(NPY % ("<f4", "(1,)"), bytes(8)),
     "shape.npy": npy_bytes(NPY % ("<f4", "(-1,)"), bytes(4)),
+    "shapes.npy": npy_bytes(NPY % ("<f4", "(-1, -1)"), bytes(4)),
     "huge.npy": npy_bytes(NPY % ("<f4", "(4611686018427387903, 4611686018427387903)"), bytes(4)),
     "code.npy": npy_bytes("__import__('os').system('true')", bytes(4)),
     "nested.npy": npy_bytes("(" * 9000, bytes(4)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 import zipfile
 
 import ml_dtypes
@@ -109,6 +110,22 @@ def test_headers_that_lie(tmp_path, content, what):
     with pytest.raises(ps.InputError, match=rf"x\.npy: .*{what}") as caught:
         list(ps.open_run(tmp_path / "x.npy"))
     assert len(str(caught.value)) < 250 + len(str(tmp_path))
+
+
+def test_odd_syntax_in_a_header_is_no_warning(tmp_path):
+    (tmp_path / "x.npy").write_bytes(npy("<f4", "('\\d',)", bytes(4)))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        with pytest.raises(ps.InputError, match="has a shape that is no tuple of sizes"):
+            list(ps.open_run(tmp_path / "x.npy"))
+    assert said == []
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f2", "i2", "u8"])
+def test_empty_arrays_have_the_type_of_full_ones(tmp_path, dtype):
+    np.savez(tmp_path / "x.npz", full=np.ones(2, dtype), empty=np.ones((0, 2), dtype))
+    full, empty = (entry.array() for entry in ps.open_run(tmp_path / "x.npz"))
+    assert (full.dtype, full.shape, empty.shape) == (empty.dtype, (2,), (0, 2))
 
 
 def test_a_shape_that_numpy_can_not_make_is_read_by_pieces(tmp_path):
