@@ -388,7 +388,7 @@ def quantize(
     --------
     >>> import numpy as np, precsim as ps
     >>> ps.quantize(np.float32([0.1, 1e-8]), ps.E5M2, scale=2.0**16)
-    array([9.375000e-02, 1.001172e-08], dtype=float32)
+    array([9.375000e-02, 9.313226e-09], dtype=float32)
     """
     if gradient not in ("straight-through", "zero-saturated"):
         raise InputError(f"gradient must be 'straight-through' or 'zero-saturated', got {gradient!r}")
