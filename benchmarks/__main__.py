@@ -25,7 +25,9 @@ def main() -> int:
     print("\n".join(f"{name:<12} {value}" for name, value in facts.items()))
     results: list[Bar] = []
     for data in ("normal", "log-normal"):
-        print(f"\n{data} data, float32, {options.elements:,} elements, one thread; ratios of elements per second")
+        print(
+            f"\n{data} data, float32, {options.elements:,} elements, one thread; ratios of elements per second"
+        )
         for bar in measure(data, options.elements, options.repeats):
             results.append(bar)
             print(bar)

@@ -75,13 +75,15 @@ def _native_plan(plan: CastPlan) -> Any:
 def _is_usual(plan: CastPlan) -> bool:
     """Whether usual.hpp can do the cast from float32."""
     sign = plan.negative_add
-    plain = not (plan.negative_xor or plan.code_offset or plan.low_shift) and sign > 0 and plan.flush_below == 1
+    plain = (
+        not (plan.negative_xor or plan.code_offset or plan.low_shift) and sign > 0 and plan.flush_below == 1
+    )
     signs_alike = all(b == a + sign for a, b in (plan.zero, plan.underflow, plan.nan, plan.infinity))
     zero_is_zero = plan.zero[0] == plan.underflow[0] == 0
     clamps = all(code - plan.max_code in (0, 1) for code in (plan.overflow[0], plan.overflow[1] - sign))
-    steps = plan.significand_bits - plan.least_exponent
-    exact_product = plan.least_exponent == -126 or 0 <= steps <= 127
-    return plain and signs_alike and zero_is_zero and clamps and exact_product
+    drops_two_bits = plan.significand_bits <= 21
+    exact_product = plan.least_exponent == -126 or -104 <= plan.least_exponent <= plan.significand_bits
+    return plain and signs_alike and zero_is_zero and clamps and drops_two_bits and exact_product
 
 
 @lru_cache(maxsize=64)
@@ -138,8 +140,17 @@ class NativeEngine:
             self._quantize_wide(source, plan, fmt, out, flush_inputs_below, multiplier, divisor, random)
             return
         run = _native.quantize32 if out.dtype == np.float32 else _native.quantize64
-        given = (flush_inputs_below, multiplier, _native_plan(plan), _full_table(fmt, out.dtype.name))
-        run(*_unpacked(source), *given, out, divisor, *_noise(random), self._thread_count())
+        run(
+            *_unpacked(source),
+            flush_inputs_below,
+            multiplier,
+            _native_plan(plan),
+            _full_table(fmt, out.dtype.name),
+            out,
+            divisor,
+            *_noise(random),
+            self._thread_count(),
+        )
 
     def _quantize_wide(
         self,

@@ -1,7 +1,8 @@
 """Proofs that the array engine casts every input right: ``python -m precsim.testing.prove``.
 
 The engine's own functions (`precsim.kernels.array.bits`) run on symbolic bits of the SMT solver z3, which then looks
-for an input whose code differs from a specification. Finding none, it has proved that there is none among all 2^32 or 2^64.
+for an input whose code differs from a specification. Finding none, it has proved that there is none among all 2^32 or
+2^64.
 
 Two specifications, neither of which shares a line with the engine:
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 import pytest
@@ -58,7 +58,7 @@ def any_engine(request):
         yield chosen
 
 
-@lru_cache(maxsize=None)
+@cache
 def expected(
     fmt: ps.Format, rule: ps.Rounding, source: ps.Format
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
