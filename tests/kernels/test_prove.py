@@ -20,7 +20,9 @@ def test_nearest_even_is_proved_for_every_input(fmt, source):
     assert prove(fmt, ps.Mode.NEAREST_EVEN, source, timeout=120).status == "proved"
 
 
-@pytest.mark.parametrize("mode", [mode for mode in MODES if mode is not ps.Mode.NEAREST_EVEN], ids=lambda m: m.value)
+@pytest.mark.parametrize(
+    "mode", [mode for mode in MODES if mode is not ps.Mode.NEAREST_EVEN], ids=lambda m: m.value
+)
 def test_every_mode_is_proved_for_every_float32(mode):
     assert prove(ps.FP16, mode, "fp32", timeout=120).status == "proved"
     assert prove(ps.E4M3, mode, "fp32", timeout=120).status == "proved"
