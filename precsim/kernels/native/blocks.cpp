@@ -46,7 +46,7 @@ PRECSIM_INLINE void usual_loop(const int32_t* __restrict bits, Code* __restrict 
     PRECSIM_CLONES void usual_##MODE##_##CODE(const int32_t* bits, CODE* out, size_t n, const Plan& plan,          \
                                               const uint32_t* random) {                                            \
         const UsualPlan usual_plan(plan);                                                                          \
-        if (usual_plan.infinity_overflows)                                                                               \
+        if (usual_plan.infinity_overflows)                                                                         \
             usual_loop<Mode::MODE, true>(bits, out, n, usual_plan, random);                                        \
         else                                                                                                       \
             usual_loop<Mode::MODE, false>(bits, out, n, usual_plan, random);                                       \
@@ -177,53 +177,6 @@ PRECSIM_LOOKUP(uint8_t, float)
 PRECSIM_LOOKUP(uint16_t, float)
 PRECSIM_LOOKUP(uint8_t, double)
 PRECSIM_LOOKUP(uint16_t, double)
-
-namespace {
-
-constexpr size_t philox_width = block_elements / 4 + 1;  // one more for elements that begin within a block of four
-
-struct Keys {
-    uint32_t k0[10], k1[10];
-    explicit Keys(uint64_t seed) {
-        for (uint32_t round = 0; round < 10; ++round) {
-            k0[round] = uint32_t(seed) + round * 0x9E3779B9u;
-            k1[round] = uint32_t(seed >> 32) + round * 0xBB67AE85u;
-        }
-    }
-};
-
-// Four words for each of n counters, in the elements' order.
-PRECSIM_CLONES void philox_words(const Keys& keys, uint64_t block, uint32_t* __restrict out, size_t n, int shift) {
-    for (size_t i = 0; i < n; ++i) {
-        uint32_t c0 = uint32_t(block + i), c1 = uint32_t((block + i) >> 32), c2 = 0, c3 = 0;
-#pragma GCC unroll 10
-        for (int round = 0; round < 10; ++round) {
-            const uint64_t p0 = uint64_t(0xD2511F53u) * c0, p1 = uint64_t(0xCD9E8D57u) * c2;
-            c0 = uint32_t(p1 >> 32) ^ c1 ^ keys.k0[round];
-            c2 = uint32_t(p0 >> 32) ^ c3 ^ keys.k1[round];
-            c1 = uint32_t(p1);
-            c3 = uint32_t(p0);
-        }
-        out[4 * i] = c0 >> shift;
-        out[4 * i + 1] = c1 >> shift;
-        out[4 * i + 2] = c2 >> shift;
-        out[4 * i + 3] = c3 >> shift;
-    }
-}
-
-}  // namespace
-
-void philox_block(uint64_t seed, uint64_t first, uint32_t* out, size_t n, int random_bits) {
-    uint32_t words[4 * philox_width];
-    const Keys keys(seed);
-    const size_t skip = size_t(first % 4);
-    if (skip == 0 && n % 4 == 0) {
-        philox_words(keys, first / 4, out, n / 4, 32 - random_bits);
-        return;
-    }
-    philox_words(keys, first / 4, words, (skip + n + 3) / 4, 32 - random_bits);
-    std::memcpy(out, words + skip, n * sizeof(uint32_t));
-}
 
 PRECSIM_CLONES BlockFacts place_block(const int32_t* __restrict bits, uint32_t* __restrict places, size_t n) {
     uint32_t greatest = 0, least_less_one = 0xFFFFFFFF;

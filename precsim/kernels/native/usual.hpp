@@ -66,6 +66,8 @@ PRECSIM_INLINE float float_of(int32_t bits) {
 template <Mode mode>
 PRECSIM_INLINE int32_t round_steps(int32_t steps, int32_t sign_mask, uint32_t random, const UsualPlan& plan) {
     const uint32_t all = (uint32_t(1) << plan.dropped) - 1, half = uint32_t(1) << (plan.dropped - 1);
+    // The sum carries into the last kept bit where a dropped one is set.
+    if constexpr (mode == Mode::to_odd) return int32_t(uint32_t(steps) | ((uint32_t(steps) & all) + all)) >> plan.dropped;
     uint32_t addend = 0;  // toward zero
     if constexpr (mode == Mode::nearest_even) addend = half - 1 + (uint32_t(steps >> plan.dropped) & 1);
     if constexpr (mode == Mode::nearest_away) addend = half;
@@ -73,7 +75,6 @@ PRECSIM_INLINE int32_t round_steps(int32_t steps, int32_t sign_mask, uint32_t ra
     if constexpr (mode == Mode::away) addend = all;
     if constexpr (mode == Mode::up) addend = all & ~uint32_t(sign_mask);
     if constexpr (mode == Mode::down) addend = all & uint32_t(sign_mask);
-    if constexpr (mode == Mode::to_odd) addend = all & ((uint32_t(steps >> plan.dropped) & 1) - 1);
     // It carries into the kept bits iff ⌊f·2^r⌋ + R ≥ 2^r: bits below R's last one add nothing to the sum.
     if constexpr (mode == Mode::stochastic) addend = (random >> plan.noise_right) << plan.noise_left;
     return int32_t(uint32_t(steps) + addend) >> plan.dropped;
