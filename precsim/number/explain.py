@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -72,7 +73,7 @@ class Explanation:
             f"  result     {_show(self.result)}",
             f"  code       {self.code:#0{2 + (fmt.bits + 3) // 4}x}  ({self.bits})",
         ]
-        if self.lower is not None and self.upper is not None and self.lower != self.upper:
+        if self.lower is not None and self.upper is not None and self.position is not None:
             lines.append(f"  neighbours {_show(self.lower)} and {_show(self.upper)}")
             lines.append(f"  position   {_show_share(self.position)} of the way from the lower to the upper")
         lines.append(f"  why        {self.reason}")
@@ -80,8 +81,8 @@ class Explanation:
             isinstance(self.value, float) and not math.isfinite(self.value)
         ):
             error = Fraction(self.result) - Fraction(self.value)
-            relative = f", {float(abs(error / Fraction(self.value))):.3g} of it" if self.value else ""
-            lines.append(f"  error      {'none' if not error else f'{float(error):.6g}{relative}'}")
+            relative = f", {_short(abs(error / Fraction(self.value)), 3)} of it" if self.value else ""
+            lines.append(f"  error      {f'{_short(error, 6)}{relative}' if error else 'none'}")
         return "\n".join(lines)
 
 
@@ -92,10 +93,11 @@ def _show(value: Real) -> str:
     exact = Fraction(value)
     if isinstance(value, float) and value == 0.0:
         return "-0.0" if math.copysign(1.0, value) < 0 else "0.0"
-    try:
-        nearest = float(exact)
-    except OverflowError:
-        return f"about 2^{floor_log2(abs(exact))}"
+    nearest = _nearest(exact)
+    if nearest is None:
+        power = floor_log2(abs(exact))
+        about = "" if abs(exact) == Fraction(2) ** power else "about "
+        return f"{about}{'-' if exact < 0 else ''}2^{power}"
     text = (
         repr(nearest)
         if Fraction(nearest) == exact
@@ -112,12 +114,31 @@ def _show(value: Real) -> str:
     return text
 
 
-def _show_share(position: Fraction | None) -> str:
-    if position is None:
-        return "unknown"
+def _nearest(exact: Fraction) -> float | None:
+    """The float64 next to it, None where that doesn't say how large it is."""
+    try:
+        nearest = float(exact)
+    except OverflowError:
+        return None
+    return nearest if Fraction(nearest) == exact or abs(nearest) >= sys.float_info.min else None
+
+
+def _short(exact: Fraction, digits: int) -> str:
+    nearest = _nearest(exact)
+    return _show(exact) if nearest is None else f"{nearest:.{digits}g}"
+
+
+def _show_share(position: Fraction) -> str:
+    """A share of 1; what is next to 0, 1/2 or 1 does not print as one of these."""
     if position == Fraction(1, 2):
         return "exactly half"
-    return str(position) if position.denominator < 1000 else f"{float(position):.9g}"
+    if position.denominator < 1000:
+        return str(position)
+    for mark in (Fraction(1, 2), Fraction(1)):
+        beyond = position - mark
+        if abs(beyond) < Fraction(1, 10**6):
+            return f"{mark} {'+' if beyond > 0 else '−'} {_short(abs(beyond), 3)}"
+    return _short(position, 9)
 
 
 def explain(
@@ -229,13 +250,17 @@ def _reason(value: Real, fmt: Format, rule: Rounding, position: Fraction | None,
     return f"mode {rule.mode.value} chooses the {chosen} neighbour"
 
 
+_DECIMAL = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e(?P<power>[-+]?\d+))?", re.ASCII)
 _BINARY = re.compile(
-    r"(?:(?P<factor>[-+]?[\d.]+(?:e[-+]?\d+)?)\s*[*·]\s*)?(?P<sign>-?)2\s*(?:\^|\*\*)\s*(?P<power>[-+]?\d+)"
+    r"(?:(?P<factor>[^*·]+?)\s*[*·]\s*)?(?P<sign>-?)2\s*(?:\^|\*\*)\s*(?P<power>[-+]?\d+)", re.ASCII
 )
-_DECIMAL = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?")
-_HEXADECIMAL = re.compile(r"[-+]?0x[0-9a-f]*\.?[0-9a-f]*(?:p[-+]?\d+)?")
-_RATIO = re.compile(r"[-+]?\d+\s*/\s*\d+")
-_MOST_DIGITS = 5000
+_HEXADECIMAL = re.compile(
+    r"(?P<sign>[-+]?)0x(?=\.?[0-9a-f])(?P<whole>[0-9a-f]*)\.?(?P<part>[0-9a-f]*)(?:p(?P<power>[-+]?\d+))?",
+    re.ASCII,
+)
+_RATIO = re.compile(r"(?P<above>[-+]?\d+)\s*/\s*(?P<below>0*[1-9]\d*)", re.ASCII)
+_MOST_DIGITS = 4000
+_MOST_POWER = 4999
 
 
 def parse_real(text: str) -> Real:
@@ -269,21 +294,31 @@ def parse_real(text: str) -> Real:
 
 
 def _exact(word: str) -> Fraction | None:
-    if len(word) > _MOST_DIGITS or any(
-        len(digits) > 4 for digits in re.findall(r"(?:[ep^]|\*\*)[-+]?0*(\d+)", word)
-    ):
+    if len(word) > _MOST_DIGITS:
         return None
-    if binary := _BINARY.fullmatch(word):
-        factor = Fraction(binary["factor"]) if binary["factor"] else Fraction(1)
-        return (-factor if binary["sign"] else factor) * Fraction(2) ** int(binary["power"])
     if _DECIMAL.fullmatch(word):
-        return Fraction(word)
-    if _RATIO.fullmatch(word):
-        above, below = word.split("/")
-        return Fraction(int(above), int(below)) if int(below) else None
-    if _HEXADECIMAL.fullmatch(word):
-        try:
-            return Fraction(float.fromhex(word))
-        except (OverflowError, ValueError):
-            return None
+        return _decimal(word)
+    if ratio := _RATIO.fullmatch(word):
+        return Fraction(int(ratio["above"]), int(ratio["below"]))
+    if hexadecimal := _HEXADECIMAL.fullmatch(word):
+        digits = int(hexadecimal["sign"] + hexadecimal["whole"] + hexadecimal["part"], 16)
+        power = _power(2, hexadecimal["power"])
+        return None if power is None else digits * power / 16 ** len(hexadecimal["part"])
+    if binary := _BINARY.fullmatch(word):
+        factor, power = _decimal(binary["factor"] or "1"), _power(2, binary["power"])
+        if factor is not None and power is not None:
+            return (-factor if binary["sign"] else factor) * power
     return None
+
+
+def _decimal(word: str) -> Fraction | None:
+    decimal = _DECIMAL.fullmatch(word)
+    return None if decimal is None or _power(10, decimal["power"]) is None else Fraction(word)
+
+
+def _power(base: int, exponent: str | None) -> Fraction | None:
+    """The power, 1 without an exponent; None where it would fill the memory."""
+    digits = (exponent or "0").lstrip("+-").lstrip("0")
+    if len(digits) > 4 or int(digits or "0") > _MOST_POWER:
+        return None
+    return Fraction(base) ** int(exponent or "0")

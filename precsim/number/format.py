@@ -94,7 +94,7 @@ class Format:
     def __post_init__(self) -> None:
         put = object.__setattr__
         if cast("int | None", self.bias) is None:
-            put(self, "bias", (1 << (self.exponent_bits - 1)) - 1)
+            put(self, "bias", (1 << max(self.exponent_bits - 1, 0)) - 1)
         if cast("bool | None", self.signed_zero) is None:
             put(self, "signed_zero", self._can_sign_zero)
         if not self.name:

@@ -103,7 +103,7 @@ def _switching_points(fmt: Format, mode: Mode, negative: bool) -> list[int]:
         return -1 if code is None else min(code, fmt.max_magnitude_code + 1)
 
     magnitudes = [0.0, *map(fmt.decode, range(fmt.least_magnitude_code, fmt.max_magnitude_code + 1))]
-    magnitudes.append(2 * magnitudes[-1] - magnitudes[-2])
+    magnitudes.append(fmt.max + 2.0 ** (fmt.greatest_exponent - fmt.significand_bits))
     points = []
     low = 1
     for below, above in pairwise(magnitudes):
