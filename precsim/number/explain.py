@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 import sys
@@ -38,6 +39,9 @@ class Explanation:
         Where between them the number lies: 0 at the lower one, 1/2 at the tie.
     reason : str
         One sentence.
+    first : float or None
+        What the number was rounded to before, where a profile goes through another format; neighbours, position and
+        reason are those of this number then.
     """
 
     value: Real
@@ -49,6 +53,7 @@ class Explanation:
     upper: float | None
     position: Fraction | None
     reason: str
+    first: float | None = None
 
     @property
     def is_tie(self) -> bool:
@@ -73,6 +78,8 @@ class Explanation:
             f"  result     {_show(self.result)}",
             f"  code       {self.code:#0{2 + (fmt.bits + 3) // 4}x}  ({self.bits})",
         ]
+        if self.first is not None and self.first != self.value and not math.isnan(self.first):
+            lines.append(f"  first      rounded to {_show(self.first)}, as this profile has it")
         if self.lower is not None and self.upper is not None and self.position is not None:
             lines.append(f"  neighbours {_show(self.lower)} and {_show(self.upper)}")
             lines.append(f"  position   {_show_share(self.position)} of the way from the lower to the upper")
@@ -159,7 +166,7 @@ def explain(
     fmt : Format, str or dtype
         Any format, float64 included.
     rounding, overflow, profile
-        As for `precsim.encode`.
+        As for `precsim.encode`; the number is taken to come as a float64 or an integer.
     random : int, optional
         The random bits of stochastic rounding.
 
@@ -180,14 +187,12 @@ def explain(
     True
     """
     target = find_format(fmt)
-    if profile is not None:
-        mode = rounding.mode if isinstance(rounding, Rounding) else Mode.of(rounding)
-        rule = find_profile(profile).rounding(target, mode)
-    else:
-        rule = rounding if isinstance(rounding, Rounding) else Rounding(Mode.of(rounding))
+    rule, through = _rule(target, rounding, profile)
     if overflow is not None:
-        rule = Rounding(**{**vars(rule), "overflow": Overflow.of(overflow)})
-    number = parse_real(value) if isinstance(value, str) else value
+        rule = dataclasses.replace(rule, overflow=Overflow.of(overflow))
+    value = parse_real(value) if isinstance(value, str) else value
+    first = None if through is None else through.decode(encode(value, through))
+    number = value if first is None else first
     code = encode(number, target, rule, random=random)
     lower, upper = _neighbours(number, target)
     position = None
@@ -195,17 +200,20 @@ def explain(
         gap = Fraction(upper) - Fraction(lower)
         position = (Fraction(number) - Fraction(lower)) / gap
     result = target.decode(code)
-    return Explanation(
-        number,
-        target,
-        rule,
-        code,
-        result,
-        lower,
-        upper,
-        position,
-        _reason(number, target, rule, position, result),
-    )
+    reason = _reason(number, target, rule, position, result)
+    return Explanation(value, target, rule, code, result, lower, upper, position, reason, first)
+
+
+def _rule(
+    target: Format, rounding: Rounding | Mode | str, profile: str | Profile | None
+) -> tuple[Rounding, Format | None]:
+    """The complete rule, and the format that the number is rounded to first."""
+    if profile is None:
+        return (rounding if isinstance(rounding, Rounding) else Rounding(Mode.of(rounding))), None
+    if isinstance(rounding, Rounding):
+        raise InputError("profile= and a Rounding both state the whole rule: give one of them")
+    named = find_profile(profile)
+    return named.rounding(target, Mode.of(rounding)), named.through(target)
 
 
 def _neighbours(value: Real, fmt: Format) -> tuple[float | None, float | None]:

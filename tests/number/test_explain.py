@@ -126,7 +126,25 @@ def test_every_number_near_a_format_s_values_gets_an_account():
             assert str(account)
 
 
+def test_a_profile_s_first_rounding_is_accounted_for():
+    """Public report D01: torch casts float64 to FP16 by way of float32."""
+    value = 1.5 + 2**-11 + 2**-30
+    account = ps.explain(value, ps.FP16, profile="torch")
+    assert account.code == ps.encode(value, ps.FP16, profile="torch") == 0x3E00
+    assert (account.first, account.value) == (1.5 + 2**-11, value)
+    assert account.is_tie
+    assert "first      rounded to 1.50048828125, as this profile has it" in str(account)
+    once = ps.explain(value, ps.FP16, profile="numpy")
+    assert (once.code, once.first) == (0x3E01, None)
+    assert "first" not in str(once)
+    for unchanged in (1.5, math.nan, -0.0):
+        assert "first" not in str(ps.explain(unchanged, ps.FP16, profile="torch"))
+    assert "rounded to inf" in str(ps.explain(1e300, ps.E4M3, profile="torch"))
+
+
 def test_what_explain_refuses():
+    with pytest.raises(ps.InputError, match="profile= and a Rounding both state the whole rule"):
+        ps.explain(1, ps.E2M1, ps.Rounding(), profile="ml_dtypes")
     with pytest.raises(ps.InputError, match="format e2m1 has no NaN"):
         ps.explain("nan", ps.E2M1)
     with pytest.raises(ps.InputError, match="unknown profile"):
