@@ -126,10 +126,10 @@ class Format:
             "with no stored significand bit, an IEEE exponent field can't hold both infinity and NaN",
         )
         require(self.zero or not self.subnormals, "a format without zero has no subnormals")
+        plain = self.signed and self.zero and self.nan is NanEncoding.NONE and not self.infinities
         require(
-            not self.twos_complement
-            or (self.signed and self.nan is NanEncoding.NONE and not self.infinities),
-            "two's complement codes need a signed format with no NaN and no infinities",
+            not self.twos_complement or plain,
+            "two's complement codes need a signed format with zero, no NaN and no infinities",
         )
         require(
             self.max_magnitude_code > self.least_magnitude_code,

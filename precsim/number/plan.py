@@ -93,7 +93,8 @@ def plan_cast(fmt: Format, rounding: Rounding, scale_exponent: int = 0) -> CastP
     Raises
     ------
     InputError
-        If the format is wider than 32 bits or keeps more than 23 significand bits.
+        If the format is wider than 32 bits or keeps more than 23 significand bits, or if its scaled range begins below
+        float64's normal range.
     """
     if fmt.bits > 32 or fmt.significand_bits > 23:
         raise InputError(
@@ -101,6 +102,10 @@ def plan_cast(fmt: Format, rounding: Rounding, scale_exponent: int = 0) -> CastP
         )
     offset = 0 if fmt.zero else 1 << fmt.significand_bits
     emin = fmt.least_exponent - scale_exponent
+    if emin < -1022:  # float64's own subnormals would need to be normalised first
+        raise InputError(
+            f"format {fmt.name}: with a scale of 2^{scale_exponent} its least normal value is below float64's"
+        )
     nan = nan_result(False, fmt, rounding), nan_result(True, fmt, rounding)
     takes_magnitude = fmt.signed or rounding.out_of_domain is OutOfDomain.MAGNITUDE
     return CastPlan(

@@ -33,7 +33,7 @@ def nan_result(negative: bool, fmt: Format, rounding: Rounding) -> int | None:
         return fmt.nan_code | (fmt.sign_bit if negative and keeps_sign else 0)
     if rounding.missing_nan is MissingNan.LARGEST:
         return fmt.max_magnitude_code
-    if rounding.missing_nan is MissingNan.NEGATED_ZERO:
+    if rounding.missing_nan is MissingNan.NEGATED_ZERO and fmt.zero:
         return zero_result(not negative, fmt, rounding)
     return None
 

@@ -72,6 +72,37 @@ def test_formats_wider_than_32_bits_are_no_targets():
         ps.decode(np.uint8([1]), ps.FP64)
 
 
+def test_ranges_below_float64_s_are_refused():
+    wide = ps.Format(11, 4, name="wide")
+    assert ps.encode(np.array([0.0, 1.0]), wide).tolist() == [0, 1023 << 4]
+    with pytest.raises(
+        ps.InputError, match="format wide: with a scale of 2\\^1 its least normal value is below"
+    ):
+        ps.encode(np.array([0.0]), wide, scale=2.0)
+
+
+def test_formats_that_have_nothing_to_stand_for_nan_or_zero():
+    bare = ps.Format(
+        3, 3, zero=False, subnormals=False, infinities=False, nan=ps.NanEncoding.NONE, name="bare"
+    )
+    with pytest.raises(ps.InputError, match="bare has neither zero nor NaN"):
+        ps.encode(np.float32([1.0]), bare)
+    clamped = ps.Rounding(missing_nan="negated-zero", out_of_domain="clamp")
+    assert ps.encode(np.float32([0.0, 1.0]), bare, clamped).tolist() == [0, 3 << 3]
+    with pytest.raises(ps.InputError, match="has no NaN"):
+        ps.encode(np.float32([np.nan]), bare, clamped)
+    with pytest.raises(ps.InputError, match="signed format with zero"):
+        ps.Format(
+            2,
+            3,
+            zero=False,
+            subnormals=False,
+            infinities=False,
+            nan=ps.NanEncoding.NONE,
+            twos_complement=True,
+        )
+
+
 def test_codes_are_checked():
     with pytest.raises(ps.InputError, match=r"codes of e2m1 lie in 0 … 15, got 3 … 16"):
         ps.decode(np.uint8([3, 16]), ps.E2M1)
