@@ -10,14 +10,18 @@ from importlib.metadata import version
 
 
 def medians(tasks: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Median seconds of each task; the tasks take turns, so that a change of the machine's speed meets all of them."""
+    """Median seconds of processor time of each task, which must not use other threads.
+
+    The tasks take turns, so that a change of the machine's speed meets all of them; what other processes take of the
+    processor does not count.
+    """
     times: dict[str, list[float]] = {name: [] for name in tasks}
     for round_ in range(repeats + 1):
         for name, task in tasks.items():
-            begin = time.perf_counter()
+            begin = time.process_time()
             task()
             if round_:  # the first round warms up
-                times[name].append(time.perf_counter() - begin)
+                times[name].append(time.process_time() - begin)
     return {name: statistics.median(values) for name, values in times.items()}
 
 

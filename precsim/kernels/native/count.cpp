@@ -111,14 +111,15 @@ int64_t widened(int32_t bits) {
 
 // A histogram by sign, exponent field and the fraction's place, 32-bit counters: for at most 2^31 numbers at a time.
 class Float32Histogram {
+    static constexpr size_t places_at_once = 256;  // few, to leave the first-level cache to the counters
     std::unique_ptr<uint32_t[]> counters_{new uint32_t[coarse_places + fine_places]()};
 
 public:
     void add(const int32_t* bits, size_t n, Tally& tally) {
-        alignas(64) uint32_t places[block_elements];
+        alignas(64) uint32_t places[places_at_once];
         uint32_t* counters = counters_.get();
-        for (size_t done = 0; done < n; done += block_elements) {
-            const size_t length = std::min(block_elements, n - done);
+        for (size_t done = 0; done < n; done += places_at_once) {
+            const size_t length = std::min(places_at_once, n - done);
             const BlockFacts facts = place_block(bits + done, places, length);
             for (size_t i = 0; i + 1 < length; i += 2) {  // two places in one load
                 uint64_t pair;
@@ -136,21 +137,25 @@ public:
         const Bins& bins = tally.bins();
         for (uint32_t head = 0; head < 512; ++head) {  // sign and exponent field
             const int negative = int(head >> 8), field = int(head & 0xFF);
-            const uint32_t* coarse = &counters_[size_t(head) << 8];
+            const uint32_t* inexact = &counters_[size_t(head) << 7];
+            const uint32_t* exact = inexact + coarse_places / 2;
             const uint32_t* fine = &counters_[coarse_places + (size_t(head) << 6)];
             if (field == 0) {  // subnormals were added one by one
-                tally.zeros += coarse[1];
+                tally.zeros += exact[0];
                 continue;
             }
             if (field == 255) {
-                tally.infinities[negative] += coarse[1];
-                for (int place = 0; place < 256; ++place) tally.nans += place == 1 ? 0 : coarse[place];
+                tally.infinities[negative] += exact[0];
+                tally.nans -= exact[0];
+                for (int top = 0; top < 128; ++top) tally.nans += int64_t(inexact[top]) + exact[top];
                 for (int place = 0; place < 64; ++place) tally.nans += fine[place];
                 continue;
             }
             const int row = field - 127 - least_exponent;
-            for (int place = 0; place < 254; ++place)
-                if (coarse[place]) tally.add_to(negative, row, bins.coarse[place], coarse[place]);
+            for (int top = 0; top < 127; ++top) {
+                if (inexact[top]) tally.add_to(negative, row, bins.coarse[2 * top], inexact[top]);
+                if (exact[top]) tally.add_to(negative, row, bins.coarse[2 * top + 1], exact[top]);
+            }
             for (int place = 0; place < 34; ++place)
                 if (fine[place]) tally.add_to(negative, row, bins.fine[place], fine[place]);
         }
@@ -175,7 +180,7 @@ private:
     }
 };
 
-constexpr size_t few = 4096;  // numbers for which clearing and reading a histogram would cost more than it saves
+constexpr size_t few = 8192;  // numbers for which clearing and reading a histogram would cost more than it saves
 constexpr size_t histogram_limit = size_t(1) << 31;
 
 void count_float32(const int32_t* bits, size_t n, Tally& tally) {
