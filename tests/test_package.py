@@ -130,6 +130,8 @@ def test_flush_to_zero_would_be_seen():
 
 @pytest.mark.parametrize("name", module_names())
 def test_all_lists_what_is_there(name):
+    if name == "precsim.kernels.native_engine" and "native" not in precsim.available_engines():
+        pytest.skip("the native engine was not built here: no C++ compiler was found")
     module = importlib.import_module(name)
     names = getattr(module, "__all__", [])
     assert [entry for entry in names if not hasattr(module, entry)] == []
