@@ -15,6 +15,7 @@ import precsim as ps
 from precsim.kernels import Randomness, Source, engine
 from precsim.kernels.array import ArrayEngine
 from precsim.kernels.array.philox import philox_words
+from precsim.kernels.array.small_target import MIN_ELEMENTS, has_table
 from precsim.number import plan_cast
 from precsim.number.reference import encode as reference_encode
 from precsim.testing.boundaries import boundary_values
@@ -179,6 +180,36 @@ def test_every_code_of_an_8_bit_source(any_engine, source):
         assert_same_codes(
             encoded(any_engine, Source(codes, source), fmt, rule), want, values, f"{source} to {fmt}"
         )
+
+
+@pytest.mark.parametrize("fmt", [fmt for fmt in SMALL if fmt.bits <= 8], ids=str)
+def test_long_arrays_are_cast_by_the_table_as_short_ones_are_without(fmt):
+    x = boundary_values(fmt, "fp32")
+    random = np.random.default_rng(7).integers(0, 1 << 32, MIN_ELEMENTS, dtype=np.uint64).astype(np.uint32)
+    long = np.concatenate([x, random.view(np.float32)])
+    array = ArrayEngine()
+    for mode, exponent in itertools.product(("nearest-even", "down", "to-odd"), (0, 118, -40)):
+        rule = ps.Rounding(mode, missing_nan="largest")
+        plan = plan_cast(fmt, rule, exponent)
+        if not has_table(plan):
+            continue
+        got = np.empty(len(long), np.uint8)
+        array.encode(Source(long, FP32), plan, got)
+        step = MIN_ELEMENTS // 3
+        for start in range(0, len(long), step):
+            part = long[start : start + step]
+            want = np.empty(len(part), np.uint8)
+            array.encode(Source(part, FP32), plan, want)
+            assert_same_codes(got[start : start + step], want, part, f"{fmt} {mode} 2^{exponent}")
+
+
+def test_a_table_is_used_where_it_can_be():
+    usable = {fmt.name for fmt in TARGETS if has_table(plan_cast(fmt, ps.Rounding(missing_nan="largest")))}
+    assert usable >= {"e4m3", "e5m2", "e2m1", "binary8p7", "int8"}
+    assert not usable & {"fp16", "bf16", "tf32", "e8m0"}
+    assert not has_table(
+        plan_cast(ps.E5M2, ps.Rounding(), 120)
+    )  # its spacing would lie among float32's subnormals
 
 
 def test_torch_tensors_and_numpy_arrays_give_the_same_bits():

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from precsim.kernels.array.bits import FLOAT32_LANE, cast_bits, lane_for
 from precsim.kernels.array.count import count_source
 from precsim.kernels.array.load import is_wide, load_bits
 from precsim.kernels.array.philox import philox_words
-from precsim.kernels.array.spaces import Space, settle_heap, space_of
+from precsim.kernels.array.small_target import MIN_ELEMENTS, codes_by_table, has_table
+from precsim.kernels.array.spaces import NumpySpace, Space, settle_heap, space_of
 from precsim.kernels.engine import BinMap, CountTable, Randomness, Source
 from precsim.number.format import Format, NanEncoding
 from precsim.number.plan import CastPlan
@@ -36,6 +39,19 @@ class ArrayEngine:
         random: Randomness | None = None,
     ) -> None:
         """See `Engine.encode`."""
+        if (
+            isinstance(out, np.ndarray)
+            and len(out) >= MIN_ELEMENTS
+            and not is_wide(source)
+            and has_table(plan)
+        ):
+            space = NumpySpace(FLOAT32_LANE)
+            for block in _blocks(len(out), space.block):
+                part = Source(source.data[block], source.format)
+                codes_by_table(
+                    load_bits(space, part, FLOAT32_LANE, flush_inputs_below, multiplier), plan, out[block]
+                )
+            return
         for block, codes in self._codes(source, plan, flush_inputs_below, multiplier, random):
             out[block] = codes
 
