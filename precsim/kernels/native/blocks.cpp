@@ -183,15 +183,7 @@ PRECSIM_CLONES BlockFacts place_block(const int32_t* __restrict bits, uint32_t* 
     for (size_t i = 0; i < n; ++i) {
         const int32_t magnitude = bits[i] & 0x7FFFFFFF, low = bits[i] & 0xFFFF;
         const int32_t head = int32_t(uint32_t(bits[i]) >> 16);
-        // Whether low is 0 chooses half of the histogram: in most arrays one half is hardly touched, and the other then
-        // lies in the cache.
-        const int32_t coarse = head | int32_t((uint32_t(low - 1) >> 31) << 16);
-        // Ones that lead the low 16 bits, by the length of their complement, which float32 holds exactly.
-        const int32_t zeros = low ^ 0xFFFF;
-        const int32_t length = std::max((bits_of(float(zeros)) >> 23) - 126, 0);
-        const int32_t other = zeros ^ ((int32_t(1) << length) - 1);  // 0 where no one stands below the first zero
-        const int32_t fine = (1 << 17) + ((head >> 7) << 6) + ((16 - length) << 1) + int32_t(uint32_t(other - 1) >> 31);
-        places[i] = uint32_t(choose<int32_t>((bits[i] & 0x7F0000) == 0x7F0000, fine, coarse));
+        places[i] = uint32_t(head) | (uint32_t(low - 1) >> 31 << 16);  // low == 0
         greatest = std::max(greatest, uint32_t(magnitude));
         least_less_one = std::min(least_less_one, uint32_t(magnitude) - 1);  // a zero wraps around: it is no least
     }

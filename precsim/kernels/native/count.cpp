@@ -109,59 +109,70 @@ int64_t widened(int32_t bits) {
     return wide;
 }
 
-// A histogram by sign, exponent field and the fraction's place, 32-bit counters: for at most 2^31 numbers at a time.
+// A histogram by sign, exponent field and the fraction's place. Numbers whose top 7 fraction bits are all ones are counted a
+// second time, by the ones that follow. Counters have 16 bits, so that those in use fit the first-level cache; wraps_ holds
+// the places of those that came round to 0.
 class Float32Histogram {
-    static constexpr size_t places_at_once = 256;  // few, to leave the first-level cache to the counters
-    std::unique_ptr<uint32_t[]> counters_{new uint32_t[coarse_places + fine_places]()};
+    static constexpr size_t places_at_once = 256;  // few, for the same reason
+    static constexpr int64_t wrap = int64_t(1) << 16;
+    std::vector<uint16_t> counters_ = std::vector<uint16_t>(coarse_places + fine_places);
+    std::vector<uint32_t> wraps_;
 
 public:
     void add(const int32_t* bits, size_t n, Tally& tally) {
         alignas(64) uint32_t places[places_at_once];
-        uint32_t* counters = counters_.get();
         for (size_t done = 0; done < n; done += places_at_once) {
             const size_t length = std::min(places_at_once, n - done);
             const BlockFacts facts = place_block(bits + done, places, length);
-            for (size_t i = 0; i + 1 < length; i += 2) {  // two places in one load
-                uint64_t pair;
-                std::memcpy(&pair, places + i, sizeof pair);
-                ++counters[uint32_t(pair)];
-                ++counters[pair >> 32];
-            }
-            if (length % 2) ++counters[places[length - 1]];
+            add_places(bits + done, places, length);
             extend(tally, facts, bits + done, length);
             if (facts.least_less_one < 0x7FFFFF) add_subnormals(bits + done, length, tally);
         }
     }
 
     void move_to(Tally& tally) const {
-        const Bins& bins = tally.bins();
-        for (uint32_t head = 0; head < 512; ++head) {  // sign and exponent field
-            const int negative = int(head >> 8), field = int(head & 0xFF);
-            const uint32_t* inexact = &counters_[size_t(head) << 7];
-            const uint32_t* exact = inexact + coarse_places / 2;
-            const uint32_t* fine = &counters_[coarse_places + (size_t(head) << 6)];
-            if (field == 0) {  // subnormals were added one by one
-                tally.zeros += exact[0];
-                continue;
-            }
-            if (field == 255) {
-                tally.infinities[negative] += exact[0];
-                tally.nans -= exact[0];
-                for (int top = 0; top < 128; ++top) tally.nans += int64_t(inexact[top]) + exact[top];
-                for (int place = 0; place < 64; ++place) tally.nans += fine[place];
-                continue;
-            }
-            const int row = field - 127 - least_exponent;
-            for (int top = 0; top < 127; ++top) {
-                if (inexact[top]) tally.add_to(negative, row, bins.coarse[2 * top], inexact[top]);
-                if (exact[top]) tally.add_to(negative, row, bins.coarse[2 * top + 1], exact[top]);
-            }
-            for (int place = 0; place < 34; ++place)
-                if (fine[place]) tally.add_to(negative, row, bins.fine[place], fine[place]);
-        }
+        for (uint32_t place = 0; place < counters_.size(); ++place)
+            if (counters_[place]) move(place, counters_[place], tally);
+        for (const uint32_t place : wraps_) move(place, wrap, tally);
     }
 
 private:
+    void add_places(const int32_t* bits, const uint32_t* places, size_t n) {
+        uint16_t* counters = counters_.data();
+        for (size_t i = 0; i < n; ++i) {
+            const uint32_t place = places[i];
+            if (__builtin_expect(++counters[place] == 0, 0)) wraps_.push_back(place);
+            if (__builtin_expect((~place & 0x7F) == 0, 0)) {  // one significand in 128 or so
+                const uint32_t fine = fine_place(bits[i]);
+                if (++counters[fine] == 0) wraps_.push_back(fine);
+            }
+        }
+    }
+
+    // By sign, exponent field, the ones that lead the low 16 bits, and whether no other one is set below them.
+    static uint32_t fine_place(int32_t bits) {
+        const uint32_t zeros = ~uint32_t(bits) & 0xFFFF;
+        const int length = bit_length(zeros);
+        const uint32_t nothing_below = zeros == (uint32_t(1) << length) - 1;
+        return uint32_t(coarse_places) + (uint32_t(bits) >> 23 << 6) + (uint32_t(16 - length) << 1) + nothing_below;
+    }
+
+    static void move(uint32_t place, int64_t weight, Tally& tally) {
+        const bool is_fine = place >= coarse_places;
+        const uint32_t head = is_fine ? (place - coarse_places) >> 6 : (place >> 7) & 511;  // sign and exponent field
+        const int negative = int(head >> 8), field = int(head & 255);
+        const uint32_t top = place & 127, exact = place >> 16;
+        if (field == 0) {  // subnormals were added one by one
+            if (!is_fine && top == 0 && exact) tally.zeros += weight;
+        } else if (field == 255) {
+            if (!is_fine) (top == 0 && exact ? tally.infinities[negative] : tally.nans) += weight;
+        } else if (is_fine) {
+            tally.add_to(negative, field - 127 - least_exponent, tally.bins().fine[place & 63], weight);
+        } else if (top < 127) {
+            tally.add_to(negative, field - 127 - least_exponent, tally.bins().coarse[2 * top + exact], weight);
+        }
+    }
+
     static void extend(Tally& tally, const BlockFacts& facts, const int32_t* bits, size_t n) {
         constexpr uint32_t infinity = 0x7F800000;
         const uint32_t greatest = facts.greatest < infinity ? facts.greatest : greatest_finite(bits, n);
@@ -181,18 +192,15 @@ private:
 };
 
 constexpr size_t few = 8192;  // numbers for which clearing and reading a histogram would cost more than it saves
-constexpr size_t histogram_limit = size_t(1) << 31;
 
 void count_float32(const int32_t* bits, size_t n, Tally& tally) {
     if (n <= few) {
         for (size_t i = 0; i < n; ++i) tally.add(widened(bits[i]), 1);
         return;
     }
-    for (size_t done = 0; done < n; done += histogram_limit) {
-        Float32Histogram histogram;
-        histogram.add(bits + done, std::min(histogram_limit, n - done), tally);
-        histogram.move_to(tally);
-    }
+    Float32Histogram histogram;
+    histogram.add(bits, n, tally);
+    histogram.move_to(tally);
 }
 
 template <class Code>
