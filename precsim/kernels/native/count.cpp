@@ -109,22 +109,26 @@ int64_t widened(int32_t bits) {
     return wide;
 }
 
-// A histogram by sign, exponent field and the fraction's place. Numbers whose top 7 fraction bits are all ones are counted a
-// second time, by the ones that follow. Counters have 16 bits, so that those in use fit the first-level cache; wraps_ holds
-// the places of those that came round to 0.
+// A histogram by sign, exponent field and the fraction's place, 32-bit counters: for fewer than 2^32 numbers at a time. Those
+// whose top 7 fraction bits are all ones are counted a second time, by the ones that follow.
 class Float32Histogram {
-    static constexpr size_t places_at_once = 256;  // few, for the same reason
-    static constexpr int64_t wrap = int64_t(1) << 16;
-    std::vector<uint16_t> counters_ = std::vector<uint16_t>(coarse_places + fine_places);
-    std::vector<uint32_t> wraps_;
+    static constexpr size_t places_at_once = 256;  // few, to leave the first-level cache to the counters
+    std::vector<uint32_t> counters_ = std::vector<uint32_t>(coarse_places + fine_places);
 
 public:
     void add(const int32_t* bits, size_t n, Tally& tally) {
         alignas(64) uint32_t places[places_at_once];
+        uint32_t* counters = counters_.data();
         for (size_t done = 0; done < n; done += places_at_once) {
             const size_t length = std::min(places_at_once, n - done);
             const BlockFacts facts = place_block(bits + done, places, length);
-            add_places(bits + done, places, length);
+            for (size_t i = 0; i + 1 < length; i += 2) {  // two places in one load
+                uint64_t pair;
+                std::memcpy(&pair, places + i, sizeof pair);
+                add_one(counters, bits[done + i], uint32_t(pair));
+                add_one(counters, bits[done + i + 1], uint32_t(pair >> 32));
+            }
+            if (length % 2) add_one(counters, bits[done + length - 1], places[length - 1]);
             extend(tally, facts, bits + done, length);
             if (facts.least_less_one < 0x7FFFFF) add_subnormals(bits + done, length, tally);
         }
@@ -133,20 +137,12 @@ public:
     void move_to(Tally& tally) const {
         for (uint32_t place = 0; place < counters_.size(); ++place)
             if (counters_[place]) move(place, counters_[place], tally);
-        for (const uint32_t place : wraps_) move(place, wrap, tally);
     }
 
 private:
-    void add_places(const int32_t* bits, const uint32_t* places, size_t n) {
-        uint16_t* counters = counters_.data();
-        for (size_t i = 0; i < n; ++i) {
-            const uint32_t place = places[i];
-            if (__builtin_expect(++counters[place] == 0, 0)) wraps_.push_back(place);
-            if (__builtin_expect((~place & 0x7F) == 0, 0)) {  // one significand in 128 or so
-                const uint32_t fine = fine_place(bits[i]);
-                if (++counters[fine] == 0) wraps_.push_back(fine);
-            }
-        }
+    static void add_one(uint32_t* counters, int32_t bits, uint32_t place) {
+        ++counters[place];
+        if (__builtin_expect((~place & 0x7F) == 0, 0)) ++counters[fine_place(bits)];  // one significand in 128 or so
     }
 
     // By sign, exponent field, the ones that lead the low 16 bits, and whether no other one is set below them.
@@ -192,15 +188,18 @@ private:
 };
 
 constexpr size_t few = 8192;  // numbers for which clearing and reading a histogram would cost more than it saves
+constexpr size_t histogram_limit = size_t(1) << 31;
 
 void count_float32(const int32_t* bits, size_t n, Tally& tally) {
     if (n <= few) {
         for (size_t i = 0; i < n; ++i) tally.add(widened(bits[i]), 1);
         return;
     }
-    Float32Histogram histogram;
-    histogram.add(bits, n, tally);
-    histogram.move_to(tally);
+    for (size_t done = 0; done < n; done += histogram_limit) {
+        Float32Histogram histogram;
+        histogram.add(bits + done, std::min(histogram_limit, n - done), tally);
+        histogram.move_to(tally);
+    }
 }
 
 template <class Code>
