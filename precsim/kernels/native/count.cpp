@@ -10,7 +10,7 @@ namespace precsim {
 namespace {
 
 constexpr int64_t infinity64 = int64_t(0x7FF) << 52;
-constexpr size_t coarse_places = size_t(1) << 17, fine_places = size_t(512) << 6;
+constexpr size_t coarse_places = size_t(1) << 17, fine_places = size_t(2 * 17) << 9;
 
 int bit_length(uint64_t x) { return x ? 64 - __builtin_clzll(x) : 0; }
 
@@ -114,6 +114,7 @@ int64_t widened(int32_t bits) {
 class Float32Histogram {
     static constexpr size_t places_at_once = 256;  // few, to leave the first-level cache to the counters
     std::vector<uint32_t> counters_ = std::vector<uint32_t>(coarse_places + fine_places);
+    uint32_t greatest_ = 0, least_less_one_ = 0xFFFFFFFF;
 
 public:
     void add(const int32_t* bits, size_t n, Tally& tally) {
@@ -129,12 +130,16 @@ public:
                 add_one(counters, bits[done + i + 1], uint32_t(pair >> 32));
             }
             if (length % 2) add_one(counters, bits[done + length - 1], places[length - 1]);
-            extend(tally, facts, bits + done, length);
+            constexpr uint32_t infinity = 0x7F800000;
+            const bool all_finite = facts.greatest < infinity;
+            greatest_ = std::max(greatest_, all_finite ? facts.greatest : greatest_finite(bits + done, length));
+            least_less_one_ = std::min(least_less_one_, facts.least_less_one);
             if (facts.least_less_one < 0x7FFFFF) add_subnormals(bits + done, length, tally);
         }
     }
 
     void move_to(Tally& tally) const {
+        if (greatest_ > 0) tally.extend(widened(int32_t(least_less_one_ + 1)), widened(int32_t(greatest_)));
         for (uint32_t place = 0; place < counters_.size(); ++place)
             if (counters_[place]) move(place, counters_[place], tally);
     }
@@ -145,17 +150,18 @@ private:
         if (__builtin_expect((~place & 0x7F) == 0, 0)) ++counters[fine_place(bits)];  // one significand in 128 or so
     }
 
-    // By sign, exponent field, the ones that lead the low 16 bits, and whether no other one is set below them.
+    // By the ones that lead the low 16 bits, whether no other one is set below them, sign and exponent field.
     static uint32_t fine_place(int32_t bits) {
         const uint32_t zeros = ~uint32_t(bits) & 0xFFFF;
         const int length = bit_length(zeros);
         const uint32_t nothing_below = zeros == (uint32_t(1) << length) - 1;
-        return uint32_t(coarse_places) + (uint32_t(bits) >> 23 << 6) + (uint32_t(16 - length) << 1) + nothing_below;
+        const uint32_t bin = 2 * uint32_t(16 - length) + nothing_below;
+        return uint32_t(coarse_places) + (bin << 9) + (uint32_t(bits) >> 23);
     }
 
     static void move(uint32_t place, int64_t weight, Tally& tally) {
         const bool is_fine = place >= coarse_places;
-        const uint32_t head = is_fine ? (place - coarse_places) >> 6 : (place >> 7) & 511;  // sign and exponent field
+        const uint32_t head = is_fine ? place & 511 : (place >> 7) & 511;  // sign and exponent field
         const int negative = int(head >> 8), field = int(head & 255);
         const uint32_t top = place & 127, exact = place >> 16;
         if (field == 0) {  // subnormals were added one by one
@@ -163,16 +169,10 @@ private:
         } else if (field == 255) {
             if (!is_fine) (top == 0 && exact ? tally.infinities[negative] : tally.nans) += weight;
         } else if (is_fine) {
-            tally.add_to(negative, field - 127 - least_exponent, tally.bins().fine[place & 63], weight);
+            tally.add_to(negative, field - 127 - least_exponent, tally.bins().fine[(place - coarse_places) >> 9], weight);
         } else if (top < 127) {
             tally.add_to(negative, field - 127 - least_exponent, tally.bins().coarse[2 * top + exact], weight);
         }
-    }
-
-    static void extend(Tally& tally, const BlockFacts& facts, const int32_t* bits, size_t n) {
-        constexpr uint32_t infinity = 0x7F800000;
-        const uint32_t greatest = facts.greatest < infinity ? facts.greatest : greatest_finite(bits, n);
-        if (greatest > 0) tally.extend(widened(int32_t(facts.least_less_one + 1)), widened(int32_t(greatest)));
     }
 
     static void add_subnormals(const int32_t* bits, size_t n, Tally& tally) {
