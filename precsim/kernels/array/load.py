@@ -13,6 +13,7 @@ from precsim.number.catalogue import NAMED_FORMATS
 __all__ = ["is_wide", "load_bits"]
 
 _FP32, _FP64 = NAMED_FORMATS["fp32"], NAMED_FORMATS["fp64"]
+_MASK53 = (1 << 53) - 1
 
 
 def is_wide(source: Source) -> bool:
@@ -30,7 +31,7 @@ def load_bits(space: Space, source: Source, lane: Lane, flush_below: float, mult
     """
     own_lane = FLOAT64_LANE if is_wide(source) else FLOAT32_LANE
     if source.format is None:
-        bits = space.view(_integers_to_odd(space, source.data), "int64")
+        bits = _integers_to_odd(space, source.data)
     elif source.format in (_FP32, _FP64):
         bits = space.view(source.data, "int64" if own_lane is FLOAT64_LANE else "int32")
     else:
@@ -51,19 +52,21 @@ def _bits_of(value: float, lane: Lane) -> int:
 
 
 def _integers_to_odd(space: Space, integers: Any) -> Any:
-    """64-bit integers as float64, those of more than 53 bits rounded to odd.
+    """64-bit integers as float64 bits, those of more than 53 bits rounded to odd.
 
-    ⌊x/2^11⌋ has at most 53 bits; setting its last bit where bits are lost picks the odd one of the two neighbours,
-    for negative x too.
+    Of the magnitude just so many low bits are cut off that 53 are left, and the last of these is set where a lost bit
+    was. The magnitude's length is read off its bits from the eleventh on, which a float64 holds exactly.
     """
-    is_unsigned = str(integers.dtype) == "uint64"
-    shifted = space.convert(integers >> 11, "int64")
-    lost = (integers & 2047) != 0
-    rounded = shifted | space.convert(lost, "int64")
-    limit = 1 << 53
-    wide = integers >= limit if is_unsigned else (integers >= limit) | (integers <= -limit)
-    exact = space.convert(integers, "float64")
-    return space.where(wide, space.multiply(space.convert(rounded, "float64"), 2048.0), exact)
+    values = space.view(integers, "int64")
+    sign = values & (0 if str(integers.dtype) == "uint64" else ~FLOAT64_LANE.magnitude_mask)
+    all_ones = sign >> 63
+    magnitude = (values ^ all_ones) - all_ones
+    field = space.view(space.convert((magnitude >> 11) & _MASK53, "float64"), "int64") >> 52
+    cut = space.maximum(field - (FLOAT64_LANE.bias + 52 - 11), 0)
+    kept = (magnitude >> cut) & _MASK53
+    lost = (kept << cut) != magnitude
+    rounded = space.convert(kept | space.convert(lost, "int64"), "float64")
+    return (space.view(rounded, "int64") + (cut << 52)) | sign
 
 
 def _widen(space: Space, bits: Any) -> Any:

@@ -9,29 +9,36 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["philox_words"]
+__all__ = ["philox", "philox_words"]
+
+Words = tuple[Any, Any, Any, Any]
 
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _MASK = 0xFFFFFFFF
 
 
-def philox_words(block: Any, seed: int) -> tuple[Any, Any, Any, Any]:
-    """The four 32-bit words of each block.
+def philox_words(block: Any, seed: int) -> Words:
+    """The four 32-bit words of each block of a stream.
 
     Parameters
     ----------
     block : int64 array
         Block numbers, 0 … 2^62.
     seed : int
-        0 … 2^64 − 1: the key.
+        0 … 2^64 − 1.
 
     Returns
     -------
     tuple of four int64 arrays
         Words, 0 … 2^32 − 1.
     """
-    words = (block & _MASK, block >> 32, block & 0, block & 0)
+    return philox((block & _MASK, block >> 32, block & 0, block & 0), seed)
+
+
+def philox(counter: Words, seed: int) -> Words:
+    """Ten rounds on four counter words (int64 arrays, 0 … 2^32 − 1), the seed's halves being the key."""
+    words = counter
     key = [seed & _MASK, seed >> 32]
     for _ in range(10):
         high0, low0 = _product(words[0], _MULTIPLIERS[0])

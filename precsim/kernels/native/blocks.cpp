@@ -150,22 +150,32 @@ PRECSIM_CLONES void divide_block64(double* x, size_t n, double divisor) {
     for (size_t i = 0; i < n; ++i) x[i] /= divisor;
 }
 
+// A magnitude of 64 bits as float64, to odd beyond 53 bits: just so many low bits are cut off that 53 are left, and the
+// last of these is set where a lost bit was. The length is read off the bits from the eleventh on, which a double holds.
+static inline double magnitude_to_odd(uint64_t magnitude) {
+    const double upper = double(int64_t(magnitude >> 11));
+    uint64_t bits;
+    std::memcpy(&bits, &upper, sizeof bits);
+    const int64_t length_above = int64_t(bits >> 52) - (1023 + 52 - 11);
+    const int cut = length_above > 0 ? int(length_above) : 0;
+    const uint64_t kept = magnitude >> cut;
+    const double rounded = double(int64_t(kept | uint64_t(kept << cut != magnitude)));
+    std::memcpy(&bits, &rounded, sizeof bits);
+    bits += uint64_t(cut) << 52;
+    double result;
+    std::memcpy(&result, &bits, sizeof bits);
+    return result;
+}
+
 PRECSIM_CLONES void signed_block(const int64_t* x, double* out, size_t n) {
-    constexpr int64_t limit = int64_t(1) << 53;
     for (size_t i = 0; i < n; ++i) {
-        // ⌊x/2^11⌋ has at most 53 bits; its last bit set where bits are lost, it is the odd one of the two neighbours.
-        const int64_t to_odd = (x[i] >> 11) | int64_t((x[i] & 2047) != 0);
-        const bool wide = x[i] >= limit || x[i] <= -limit;
-        out[i] = wide ? double(to_odd) * 2048.0 : double(x[i]);
+        const double magnitude = magnitude_to_odd(x[i] < 0 ? 0 - uint64_t(x[i]) : uint64_t(x[i]));
+        out[i] = x[i] < 0 ? -magnitude : magnitude;
     }
 }
 
 PRECSIM_CLONES void unsigned_block(const uint64_t* x, double* out, size_t n) {
-    constexpr uint64_t limit = uint64_t(1) << 53;
-    for (size_t i = 0; i < n; ++i) {
-        const int64_t to_odd = int64_t((x[i] >> 11) | uint64_t((x[i] & 2047) != 0));
-        out[i] = x[i] >= limit ? double(to_odd) * 2048.0 : double(int64_t(x[i]));
-    }
+    for (size_t i = 0; i < n; ++i) out[i] = magnitude_to_odd(x[i]);
 }
 
 #define PRECSIM_LOOKUP(CODE, VALUE)                                                                    \
