@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 import struct
-from typing import Any
+from typing import Any, Protocol
 
 from precsim.kernels.array.bits import FLOAT32_LANE, FLOAT64_LANE, Lane
 from precsim.kernels.array.spaces import Space
 from precsim.kernels.engine import Source
 from precsim.number.catalogue import NAMED_FORMATS
 
-__all__ = ["is_wide", "load_bits"]
+__all__ = ["Reader", "integers_to_odd", "is_wide", "load_bits", "widen"]
 
 _FP32, _FP64 = NAMED_FORMATS["fp32"], NAMED_FORMATS["fp64"]
 _MASK53 = (1 << 53) - 1
+
+
+class Reader(Protocol):
+    """The part of a `Space` that changes representations; `precsim.testing.symbols` has it for z3."""
+
+    def where(self, condition: Any, yes: Any, no: Any) -> Any:
+        """See `Ops`."""
+
+    def maximum(self, x: Any, least: int) -> Any:
+        """See `Ops`."""
+
+    def convert(self, x: Any, dtype: str) -> Any:
+        """The numbers in another dtype."""
+
+    def view(self, x: Any, dtype: str) -> Any:
+        """The same bits as another dtype."""
+
+    def multiply(self, x: Any, factor: float) -> Any:
+        """x·factor in x's type."""
 
 
 def is_wide(source: Source) -> bool:
@@ -31,7 +50,7 @@ def load_bits(space: Space, source: Source, lane: Lane, flush_below: float, mult
     """
     own_lane = FLOAT64_LANE if is_wide(source) else FLOAT32_LANE
     if source.format is None:
-        bits = _integers_to_odd(space, source.data)
+        bits = integers_to_odd(space, source.data)
     elif source.format in (_FP32, _FP64):
         bits = space.view(source.data, "int64" if own_lane is FLOAT64_LANE else "int32")
     else:
@@ -42,7 +61,7 @@ def load_bits(space: Space, source: Source, lane: Lane, flush_below: float, mult
     if multiplier != 1.0:
         name = f"float{own_lane.bits}"
         bits = space.view(space.multiply(space.view(bits, name), multiplier), f"int{own_lane.bits}")
-    return bits if lane is own_lane else _widen(space, bits)
+    return bits if lane is own_lane else widen(space, bits)
 
 
 def _bits_of(value: float, lane: Lane) -> int:
@@ -51,7 +70,7 @@ def _bits_of(value: float, lane: Lane) -> int:
     return int.from_bytes(packed, "little")
 
 
-def _integers_to_odd(space: Space, integers: Any) -> Any:
+def integers_to_odd(space: Reader, integers: Any) -> Any:
     """64-bit integers as float64 bits, those of more than 53 bits rounded to odd.
 
     Of the magnitude just so many low bits are cut off that 53 are left, and the last of these is set where a lost bit
@@ -69,7 +88,7 @@ def _integers_to_odd(space: Space, integers: Any) -> Any:
     return (space.view(rounded, "int64") + (cut << 52)) | sign
 
 
-def _widen(space: Space, bits: Any) -> Any:
+def widen(space: Reader, bits: Any) -> Any:
     """float32 bits as float64 bits.
 
     A subnormal is its integer times 2^-149, a product that is a normal float64 number; so no flush-to-zero state
