@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import precsim as ps
-from precsim.kernels import Randomness, Source
+from precsim.kernels import BinMap, Randomness, Source
 from precsim.kernels.array import ArrayEngine
 from precsim.number import plan_cast
 from precsim.number.reference import encode as reference_encode
@@ -149,6 +149,21 @@ def test_counts_agree_with_the_array_engine(n):
     for fmt in (ps.FP16, ps.BF16):
         assert tables_agree(Source(wide.astype(np.uint16), fmt))
     assert tables_agree(Source(wide.astype(np.uint8), ps.E4M3))
+
+
+def test_every_upper_half_of_float32_is_counted_as_by_the_array_engine():
+    """All signs, exponents and top 7 fraction bits; low bits that are none, few, all but one, or all."""
+    upper = np.arange(1 << 16, dtype=np.uint32) << 16
+    low = np.uint32([0, 1, 0x7FFF, 0x8000, 0xFFF0, 0xFFF8, 0xFFFC, 0xFFFE, 0xFFFF])
+    assert tables_agree(Source((upper[:, None] | low).ravel().view(np.float32), ps.FP32))
+
+
+def test_bins_that_the_native_count_cannot_tell_apart_are_refused():
+    usual = bin_map()
+    coarse = np.array(usual.coarse)
+    coarse[3:, :] += 2  # an edge at 1 + 3/128, inside a group
+    with pytest.raises(ValueError, match="use the array engine"):
+        native().count(Source(np.ones(3, np.float32), ps.FP32), BinMap(usual.count + 2, coarse, usual.fine))
 
 
 def test_many_threads_count_as_one():

@@ -193,7 +193,8 @@ PRECSIM_CLONES BlockFacts place_block(const int32_t* __restrict bits, uint32_t* 
     for (size_t i = 0; i < n; ++i) {
         const int32_t magnitude = bits[i] & 0x7FFFFFFF, low = bits[i] & 0xFFFF;
         const int32_t head = int32_t(uint32_t(bits[i]) >> 16);
-        places[i] = uint32_t(head) | (uint32_t(low - 1) >> 31 << 16);  // low == 0
+        const int32_t top = head & 127, group = (head >> 7) * fraction_groups + fraction_group(top);
+        places[i] = uint32_t((low == 0 ? int32_t(exact_flag) + head : group) + (top == 127 ? int32_t(fine_flag) : 0));
         greatest = std::max(greatest, uint32_t(magnitude));
         least_less_one = std::min(least_less_one, uint32_t(magnitude) - 1);  // a zero wraps around: it is no least
     }

@@ -42,9 +42,18 @@ void lookup_block(const Code* codes, const Value* table, Value* out, size_t n);
 // The words of Philox4x32-10 for elements first … first + n − 1, each shifted right so that `random_bits` are left.
 void philox_block(uint64_t seed, uint64_t first, uint32_t* out, size_t n, int random_bits);
 
-// The upper 16 bits of floats, and 2^16 more where the lower ones are 0: in most arrays they hardly ever are, or always, so
-// that half of the places is not touched. And the extreme magnitudes: the greatest of all, infinities and NaNs included,
-// and the least nonzero one, less 1.
+// The group of the top 7 fraction bits of a float32 number, 0 … 21: groups grow finer towards 127, where the significands
+// lie at which formats' outcomes change. 127 is a group of its own.
+constexpr int fraction_groups = 32;  // rounded up
+constexpr int fraction_group(int top) {
+    return (top >> 4) + ((top >> 2) > 24 ? (top >> 2) - 24 : 0) + (top > 120 ? top - 120 : 0);
+}
+
+// Places by which float32 numbers are counted. Those with a one among the low 16 bits: sign, exponent field and group of
+// the fraction. The others: exact_flag and the high 16 bits. And fine_flag where the top 7 fraction bits are all ones.
+constexpr uint32_t fine_flag = 1u << 16, exact_flag = 1u << 17, place_count = 1u << 18;
+
+// And the extreme magnitudes: the greatest of all, infinities and NaNs included, and the least nonzero one, less 1.
 struct BlockFacts {
     uint32_t greatest, least_less_one;
 };

@@ -1,8 +1,11 @@
 #include "count.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <memory>
+#include <new>
+#include <stdexcept>
 
 #include "process.hpp"
 
@@ -10,7 +13,7 @@ namespace precsim {
 namespace {
 
 constexpr int64_t infinity64 = int64_t(0x7FF) << 52;
-constexpr size_t coarse_places = size_t(1) << 17, fine_places = size_t(2 * 17) << 9;
+constexpr size_t fine_places = size_t(2 * 17) << 9;
 
 int bit_length(uint64_t x) { return x ? 64 - __builtin_clzll(x) : 0; }
 
@@ -109,27 +112,32 @@ int64_t widened(int32_t bits) {
     return wide;
 }
 
-// A histogram by sign, exponent field and the fraction's place, 32-bit counters: for fewer than 2^32 numbers at a time. Those
-// whose top 7 fraction bits are all ones are counted a second time, by the ones that follow.
+// A group of fractions is counted as one: no bin may begin inside it.
+void check_groups(const Bins& bins) {
+    for (int top = 1; top < 127; ++top) {
+        const bool begins_group = fraction_group(top) != fraction_group(top - 1);
+        const int before = bins.coarse[2 * (top - 1)];
+        if (!begins_group && (bins.coarse[2 * top] != before || bins.coarse[2 * top + 1] != before))
+            throw std::invalid_argument("the bins cut a binade where the native count does not: use the array engine");
+    }
+}
+
+// A histogram of float32 numbers by `place_block`'s places, 32-bit counters: for fewer than 2^32 numbers at a time. Few
+// places are in use at once, so that they stay in the first-level cache. Numbers whose top 7 fraction bits are all ones
+// are counted a second time, by the ones that follow.
 class Float32Histogram {
-    static constexpr size_t places_at_once = 256;  // few, to leave the first-level cache to the counters
-    std::vector<uint32_t> counters_ = std::vector<uint32_t>(coarse_places + fine_places);
+    static constexpr size_t places_at_once = 256, counter_count = place_count + fine_places;
+    // Zeroed by the system page by page, where they are touched.
+    std::unique_ptr<uint32_t, decltype(&std::free)> counters_{allocated(), &std::free};
     uint32_t greatest_ = 0, least_less_one_ = 0xFFFFFFFF;
 
 public:
     void add(const int32_t* bits, size_t n, Tally& tally) {
         alignas(64) uint32_t places[places_at_once];
-        uint32_t* counters = counters_.data();
         for (size_t done = 0; done < n; done += places_at_once) {
             const size_t length = std::min(places_at_once, n - done);
             const BlockFacts facts = place_block(bits + done, places, length);
-            for (size_t i = 0; i + 1 < length; i += 2) {  // two places in one load
-                uint64_t pair;
-                std::memcpy(&pair, places + i, sizeof pair);
-                add_one(counters, bits[done + i], uint32_t(pair));
-                add_one(counters, bits[done + i + 1], uint32_t(pair >> 32));
-            }
-            if (length % 2) add_one(counters, bits[done + length - 1], places[length - 1]);
+            count_places(bits + done, places, length);
             constexpr uint32_t infinity = 0x7F800000;
             const bool all_finite = facts.greatest < infinity;
             greatest_ = std::max(greatest_, all_finite ? facts.greatest : greatest_finite(bits + done, length));
@@ -139,15 +147,47 @@ public:
     }
 
     void move_to(Tally& tally) const {
-        if (greatest_ > 0) tally.extend(widened(int32_t(least_less_one_ + 1)), widened(int32_t(greatest_)));
-        for (uint32_t place = 0; place < counters_.size(); ++place)
-            if (counters_[place]) move(place, counters_[place], tally);
+        for (uint32_t sign : {0u, 1u}) {
+            tally.zeros += counter(exact_flag + (sign << 15));
+            move_infinite(sign, tally);
+        }
+        if (!greatest_) return;
+        const uint32_t least = least_less_one_ + 1;
+        tally.extend(widened(int32_t(least)), widened(int32_t(greatest_)));
+        for (uint32_t sign : {0u, 1u})  // subnormals were added one by one
+            for (uint32_t field = std::max(least >> 23, 1u); field <= greatest_ >> 23; ++field) move_binade(sign, field, tally);
     }
 
 private:
-    static void add_one(uint32_t* counters, int32_t bits, uint32_t place) {
-        ++counters[place];
-        if (__builtin_expect((~place & 0x7F) == 0, 0)) ++counters[fine_place(bits)];  // one significand in 128 or so
+    static uint32_t* allocated() {
+        void* memory = std::calloc(counter_count, sizeof(uint32_t));
+        if (!memory) throw std::bad_alloc();
+        return static_cast<uint32_t*>(memory);
+    }
+
+    uint32_t counter(uint32_t place) const { return counters_.get()[place]; }
+
+    void count_places(const int32_t* bits, const uint32_t* places, size_t n) {
+        uint32_t* counters = counters_.get();
+        size_t i = 0;
+        for (; i + 3 < n; i += 4) {  // two places in one load, one look at four flags
+            uint64_t first, second;
+            std::memcpy(&first, places + i, sizeof first);
+            std::memcpy(&second, places + i + 2, sizeof second);
+            ++counters[uint32_t(first)];
+            ++counters[first >> 32];
+            ++counters[uint32_t(second)];
+            ++counters[second >> 32];
+            constexpr uint64_t flags = uint64_t(fine_flag) << 32 | fine_flag;
+            if (__builtin_expect(((first | second) & flags) != 0, 0)) count_fine(bits + i, places + i, 4);
+        }
+        for (size_t rest = i; rest < n; ++rest) ++counters[places[rest]];
+        count_fine(bits + i, places + i, n - i);
+    }
+
+    void count_fine(const int32_t* bits, const uint32_t* places, size_t n) {
+        for (size_t i = 0; i < n; ++i)
+            if (places[i] & fine_flag) ++counters_.get()[fine_place(bits[i])];
     }
 
     // By the ones that lead the low 16 bits, whether no other one is set below them, sign and exponent field.
@@ -156,23 +196,34 @@ private:
         const int length = bit_length(zeros);
         const uint32_t nothing_below = zeros == (uint32_t(1) << length) - 1;
         const uint32_t bin = 2 * uint32_t(16 - length) + nothing_below;
-        return uint32_t(coarse_places) + (bin << 9) + (uint32_t(bits) >> 23);
+        return place_count + (bin << 9) + (uint32_t(bits) >> 23);
     }
 
-    static void move(uint32_t place, int64_t weight, Tally& tally) {
-        const bool is_fine = place >= coarse_places;
-        const uint32_t head = is_fine ? place & 511 : (place >> 7) & 511;  // sign and exponent field
-        const int negative = int(head >> 8), field = int(head & 255);
-        const uint32_t top = place & 127, exact = place >> 16;
-        if (field == 0) {  // subnormals were added one by one
-            if (!is_fine && top == 0 && exact) tally.zeros += weight;
-        } else if (field == 255) {
-            if (!is_fine) (top == 0 && exact ? tally.infinities[negative] : tally.nans) += weight;
-        } else if (is_fine) {
-            tally.add_to(negative, field - 127 - least_exponent, tally.bins().fine[(place - coarse_places) >> 9], weight);
-        } else if (top < 127) {
-            tally.add_to(negative, field - 127 - least_exponent, tally.bins().coarse[2 * top + exact], weight);
+    void move_binade(uint32_t sign, uint32_t field, Tally& tally) const {
+        const Bins& bins = tally.bins();
+        const uint32_t head = sign << 8 | field;
+        const int row = int(field) - 127 - least_exponent;
+        for (uint32_t top = 0; top < 127; ++top) {
+            // All of a group's tops have one inner bin: Bins are made so, and `check_groups` looks.
+            const bool begins_group = top == 0 || fraction_group(int(top)) != fraction_group(int(top) - 1);
+            if (begins_group) {
+                const uint32_t place = head * fraction_groups + uint32_t(fraction_group(int(top)));
+                tally.add_to(int(sign), row, bins.coarse[2 * top], counter(place));
+            }
+            tally.add_to(int(sign), row, bins.coarse[2 * top + 1], counter(exact_flag + (head << 7) + top));
         }
+        for (uint32_t bin = 0; bin < 2 * 17; ++bin)
+            tally.add_to(int(sign), row, bins.fine[bin], counter(place_count + (bin << 9) + head));
+    }
+
+    void move_infinite(uint32_t sign, Tally& tally) const {
+        const uint32_t head = sign << 8 | 255, first = exact_flag + (head << 7);
+        tally.infinities[sign] += counter(first);
+        for (uint32_t top = 1; top < 127; ++top) tally.nans += counter(first + top);
+        tally.nans += counter(first + 127 + fine_flag);
+        const uint32_t groups = head * fraction_groups, last = uint32_t(fraction_group(127));
+        for (uint32_t group = 0; group < last; ++group) tally.nans += counter(groups + group);
+        tally.nans += counter(groups + last + fine_flag);
     }
 
     static void add_subnormals(const int32_t* bits, size_t n, Tally& tally) {
@@ -237,6 +288,7 @@ void count_part(const Source& source, size_t first, size_t last, const double* v
 }  // namespace
 
 Counts count(const Source& source, size_t n, const Bins& bins, const double* values, size_t value_count, int threads) {
+    check_groups(bins);
     std::vector<std::unique_ptr<Tally>> tallies(size_t(std::max(threads, 1)) + 1);
     in_parts(n, threads, block_elements, [&](size_t part, size_t first, size_t last) {
         tallies[part] = std::make_unique<Tally>(bins);
