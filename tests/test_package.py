@@ -38,7 +38,7 @@ ROOMS = [
     "analyze",
     "amp",
     "replay",
-    "advise",
+    "advice",
     "verify",
     "report",
     "cli",

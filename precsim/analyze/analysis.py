@@ -41,6 +41,8 @@ class TensorResult:
     sketch : Sketch
     numel_full : int or None
         True number of elements where the file holds a sample.
+    step : int or None
+        Training step, where it is known.
     direct : mapping of (Format, float) to Outcomes
         What a sketch does not tell: outcomes at scales that are no powers of two.
     """
@@ -51,6 +53,7 @@ class TensorResult:
     group: str
     sketch: Sketch
     numel_full: int | None
+    step: int | None = None
     direct: Mapping[tuple[Format, float], Outcomes] = field(default_factory=dict)
 
     def outcomes(self, fmt: Format, scale: float) -> Outcomes:
@@ -139,6 +142,8 @@ class Analysis:
     groups : tuple of Group
     total : Group
         All tensors together.
+    steps : tuple of (int, Group)
+        All tensors of each training step, in ascending order: how windows move. Empty where steps are not known.
     scales : tuple of float
         Scales at which outcomes are given.
     max_flushed : Fraction
@@ -148,6 +153,7 @@ class Analysis:
 
     groups: tuple[Group, ...]
     total: Group
+    steps: tuple[tuple[int, Group], ...]
     scales: tuple[float, ...]
     max_flushed: Fraction
     evidence: Evidence
@@ -225,10 +231,19 @@ def analyze(
     return Analysis(
         tuple(summed(name, tensors) for name, tensors in results.items()),
         summed("all", everything),
+        tuple((step, summed(f"step {step}", tensors)) for step, tensors in _by_step(everything)),
         tuple(scales),
         max_flushed,
         _evidence(everything, seen),
     )
+
+
+def _by_step(tensors: list[TensorResult]) -> list[tuple[int, list[TensorResult]]]:
+    steps: dict[int, list[TensorResult]] = {}
+    for tensor in tensors:
+        if tensor.step is not None:
+            steps.setdefault(tensor.step, []).append(tensor)
+    return sorted(steps.items())
 
 
 def _read(entry: TensorEntry, group: str, direct: Sequence[tuple[Format, float]]) -> TensorResult:
@@ -238,7 +253,7 @@ def _read(entry: TensorEntry, group: str, direct: Sequence[tuple[Format, float]]
         total = total + sketch_source(source, counting)
         for fmt, scale in direct:
             cast[fmt, scale] += direct_outcomes(source, fmt, scale, counting)
-    return TensorResult(entry.name, entry.dtype, entry.path, group, total, entry.numel_full, cast)
+    return TensorResult(entry.name, entry.dtype, entry.path, group, total, entry.numel_full, entry.step, cast)
 
 
 def _group(

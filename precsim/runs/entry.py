@@ -193,6 +193,14 @@ class TensorEntry:
         return np.empty(0, stored if self.format is not None or stored == np.uint64 else np.int64)
 
     @property
+    def step(self) -> int | None:
+        """Training step that the tensor is of: as the file says, or as the last number of a file name step…; or None."""
+        from precsim.runs.metadata import step, step_of_name
+
+        said = step(self.metadata)
+        return step_of_name(self.path.stem) if said is None else said
+
+    @property
     def numel_full(self) -> int | None:
         """True number of elements of a tensor that was recorded as a sample; None if it is whole, or not said."""
         from precsim.runs.metadata import numel_full

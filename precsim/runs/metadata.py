@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 
-__all__ = ["loss_scale", "numel_full", "step"]
+__all__ = ["loss_scale", "numel_full", "step", "step_of_name"]
 
 
 def numel_full(metadata: Mapping[str, str]) -> Mapping[str, int]:
@@ -42,3 +43,9 @@ def step(metadata: Mapping[str, str]) -> int | None:
     """The training step that the tensors are of (metadata key ``step``), None if it is not said."""
     text = metadata.get("step", "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
+
+
+def step_of_name(stem: str) -> int | None:
+    """The training step that a file is named after: ``step0500``, ``run_step-12``, ``step3.rank0``; None for others."""
+    found = re.search(r"(?:^|[^a-z])step[-_.=]?(\d{1,18})(?!\d)", stem.lower())
+    return int(found[1]) if found else None

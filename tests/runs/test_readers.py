@@ -10,6 +10,7 @@ import torch
 from handmade import safetensors_bytes
 
 import precsim as ps
+from precsim.runs.metadata import step_of_name
 
 TORCH_DTYPES = [
     torch.float64,
@@ -212,3 +213,19 @@ def test_a_run_by_name(good_files):
     assert run["b"].metadata == {"step": "3", "loss_scale": "1"}
     with pytest.raises(ps.InputError, match="tensor 'c' is in none of the files"):
         run["c"]
+
+
+@pytest.mark.parametrize(
+    ("stem", "step"),
+    [
+        ("step0500", 500),
+        ("run_step-12", 12),
+        ("step3.rank0", 3),
+        ("Step7", 7),
+        ("footstep3", None),
+        ("steps", None),
+        ("500", None),
+    ],
+)
+def test_a_step_in_the_file_name(stem, step):
+    assert step_of_name(stem) == step
