@@ -1,0 +1,4 @@
+"""Mixed precision as state machines: loss scalers now, and what builds on them.
+
+`precsim.amp.scalers` holds every loss scaler.
+"""
