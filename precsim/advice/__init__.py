@@ -1,0 +1,1 @@
+"""What to choose, and how sure that is."""
