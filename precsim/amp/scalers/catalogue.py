@@ -41,6 +41,10 @@ SCALERS: dict[str, type[Scaler[Any]]] = {scaler.name: scaler for scaler in _CLAS
 """Every scaler by its name."""
 
 
+_EXAMPLES = {"growth_interval": "2000", "init": "2^15", "scale": "1024"}
+"""Values of the settings that have no default, for messages."""
+
+
 def _plain(name: str) -> str:
     return name.strip().lower().replace("-", "").replace("_", "")
 
@@ -100,7 +104,7 @@ def _built(scaler: type[Scaler[Any]], values: dict[str, Any]) -> Scaler[Any]:
     needed = [field.name for field in scaler.settings() if field.default is dataclasses.MISSING]
     missing = [name for name in needed if name not in values]
     if missing:
-        example = f"{scaler.name}:" + ",".join(f"{name}=1000" for name in needed)
+        example = f"{scaler.name}:" + ",".join(f"{name}={_EXAMPLES[name]}" for name in needed)
         raise InputError(f"scaler {scaler.name} needs {' and '.join(missing)}, as in {example}")
     try:
         return scaler(**values)

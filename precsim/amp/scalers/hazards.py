@@ -36,7 +36,7 @@ def odd_settings(settings: Mapping[str, float]) -> Iterator[str]:
     """Scales and factors that are no powers of two."""
     odd = {name: value for name, value in settings.items() if value and not is_power_of_two(abs(value))}
     if odd:
-        named = ", ".join(f"{name} {value:.6g}" for name, value in odd.items())
+        named = ", ".join(f"{name} {value!r}" for name, value in odd.items())
         yield (
             f"{named}: no power of two, so scaling and unscaling round every gradient, up to 2^-24 of it each, "
             "and 1/scale itself is rounded"
@@ -77,8 +77,8 @@ def stuck(scaler: DynamicScaler[S], scale: float) -> Iterator[str]:
 
 def fall(scaler: DynamicScaler[S], state: S) -> Iterator[str]:
     """A scale without a floor: how many overflows in a row it survives."""
-    broken: int | None = None
-    idle = 0
+    broken = scaler.divides or math.isinf(reciprocal32(state.scale))
+    idle, patience = 0, _PATIENCE + getattr(scaler, "hysteresis", 1)
     for count in range(1, _MOST_OVERFLOWS + 1):
         before, state = state, scaler.update(state, True)
         if state.raised is not None or not math.isfinite(state.scale):
@@ -90,16 +90,21 @@ def fall(scaler: DynamicScaler[S], state: S) -> Iterator[str]:
                 f"to {shown(state.scale)}"
             )
             return
-        if broken is None and not scaler.divides and math.isinf(reciprocal32(state.scale)):
-            broken = count
-            text = f"after {count} overflows in a row the scale is {shown(state.scale)}"
-            if state.scale:
-                yield f"{text}, whose reciprocal is infinite in float32: {_destroyed(scaler)}"
+        if not broken and state.scale and math.isinf(reciprocal32(state.scale)):
+            broken = True
+            yield (
+                f"after {_overflows(count)} the scale is {shown(state.scale)}, whose reciprocal is infinite in "
+                f"float32: {_destroyed(scaler)}"
+            )
         if state.scale == 0:
-            yield f"no floor: after {count} overflows in a row the scale is 0, for good: gradients are 0 or NaN"
+            yield f"no floor: after {_overflows(count)} the scale is 0, for good: gradients are 0 and unscale to NaN"
             return
-        if idle >= _PATIENCE:
+        if idle >= patience:
             return
+
+
+def _overflows(count: int) -> str:
+    return "one overflow" if count == 1 else f"{count} overflows in a row"
 
 
 def rise(scaler: DynamicScaler[S], scale: float) -> Iterator[str]:
