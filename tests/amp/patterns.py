@@ -20,5 +20,5 @@ def pattern_of(data: bytes) -> list[bool]:
     return [bool(byte >> bit & 1) for byte in data for bit in range(8)]
 
 
-patterns = st.binary(min_size=1, max_size=6).map(pattern_of)
-"""Overflow sequences of 8 to 48 steps."""
+patterns = st.binary(min_size=1, max_size=4).map(pattern_of)
+"""Overflow sequences of 8 to 32 steps."""

@@ -375,7 +375,7 @@ class Jmp(_Consecutive):
 
     def _overdue(self, state: TrackerState) -> str:
         after = (state.growth_tracker + 1) % self.growth_interval
-        return f"it restarts at {after}, and the scale does not grow for {1 + self.growth_interval - after} good steps"
+        return f"it restarts at {after}, and the scale does not grow for {self.growth_interval - after} good steps"
 
     def _hazards(self, state: TrackerState) -> Iterator[str]:
         if self.min_scale != 1:

@@ -107,7 +107,7 @@ def read(field: dataclasses.Field[Any], text: str) -> Any:
     kind, _, take = _KINDS[str(field.type)]
     try:
         return take(text)
-    except (ValueError, KeyError, OverflowError):
+    except (ValueError, TypeError, KeyError, OverflowError):
         raise InputError(f"{field.name} must be {kind}, got {text!r}") from None
 
 
