@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,7 @@ FORMATS: dict[str, tuple[ps.Format, torch.dtype, Any]] = {
     "E4M3": (ps.E4M3, torch.float8_e4m3fn, ml_dtypes.float8_e4m3fn),
     "E5M2": (ps.E5M2, torch.float8_e5m2, ml_dtypes.float8_e5m2),
 }
+GRID = range(-20, 21)
 MODES = ("nearest-away", "nearest-zero", "toward-zero", "up", "down", "away", "to-odd")
 
 
@@ -57,8 +59,52 @@ def measure(kind: str, n: int, repeats: int) -> Iterator[Bar]:
         for name in FORMATS:
             yield from _format_bars(name, x, repeats)
         copy = np.empty_like(x)
-        times = medians({"copyto": lambda: np.copyto(copy, x), "sketch": lambda: ps.sketch(x)}, repeats)
-        yield Bar("sketch / copyto", times["copyto"] / times["sketch"], 0.4)
+        tasks = {
+            "copyto": lambda: np.copyto(copy, x),
+            "counts": lambda: ps.sketch(x, errors=False),
+            "full": lambda: ps.sketch(x),
+        }
+        times = medians(tasks, repeats)
+        yield Bar("sketch of counts / copyto", times["copyto"] / times["counts"], 0.4)
+        yield Bar("sketch with errors / copyto", times["copyto"] / times["full"], 0.08)
+        yield _grid_bar(x)
+
+
+def _grid_bar(x: np.ndarray) -> Bar:
+    """Counts and mean squared errors of 4 formats at 41 scales: from one sketch, and by torch's casts."""
+
+    def by_sketch() -> list[tuple[int, int, float]]:
+        s = ps.sketch(x)
+        rows = []
+        for fmt, _, _ in FORMATS.values():
+            for k in GRID:
+                outcomes, error = s.outcomes(fmt, 2.0**k), s.error(fmt, 2.0**k)
+                rows.append((outcomes.flushed, outcomes.overflowed, error.mse))
+        return rows
+
+    tensor = torch.from_numpy(x)
+
+    def by_casts(scales: Sequence[int]) -> list[tuple[int, int, float]]:
+        rows = []
+        for fmt, dtype, _ in FORMATS.values():
+            for k in scales:
+                cast = (tensor * 2.0**k).to(dtype).to(torch.float32)
+                flushed = int(((cast == 0) & (tensor != 0)).sum())
+                over = ~torch.isfinite(cast) if fmt is not ps.E4M3 else (tensor * 2.0**k).abs() > 464
+                error = torch.where(over, 0.0, (cast * 2.0**-k - tensor).to(torch.float64))
+                rows.append(
+                    (flushed, int(over.sum()), float((error * error).sum() / max(1, int((~over).sum()))))
+                )
+        return rows
+
+    some = GRID[::8]  # a cast takes as long at any scale
+    got = dict(zip(itertools.product(FORMATS, GRID), by_sketch(), strict=True))
+    for place, row in zip(itertools.product(FORMATS, some), by_casts(some), strict=True):
+        assert got[place][:2] == row[:2], f"{place}: {got[place]} and {row}"
+        assert abs(got[place][2] - row[2]) <= 1e-9 * row[2], f"{place}: {got[place]} and {row}"
+    times = medians({"sketch": by_sketch, "casts": lambda: by_casts(some)}, 1)
+    ratio = times["casts"] * len(GRID) / len(some) / times["sketch"]
+    return Bar("4 formats × 41 scales, counts and errors: sketch / torch casts", ratio, 100.0)
 
 
 def _format_bars(name: str, x: np.ndarray, repeats: int) -> Iterator[Bar]:

@@ -14,12 +14,26 @@ from contextvars import ContextVar
 from functools import cache
 
 from precsim.errors import InputError
-from precsim.kernels.engine import BinMap, CountTable, Engine, Randomness, Source
+from precsim.kernels.engine import (
+    LIMB_BITS,
+    PRECISIONS,
+    BinMap,
+    CountTable,
+    Engine,
+    GroupMap,
+    MomentTable,
+    Randomness,
+    Source,
+)
 
 __all__ = [
+    "LIMB_BITS",
+    "PRECISIONS",
     "BinMap",
     "CountTable",
     "Engine",
+    "GroupMap",
+    "MomentTable",
     "Randomness",
     "Source",
     "available_engines",

@@ -52,5 +52,16 @@ def decode64(codes: Any, values: Any, out: Any, threads: int) -> None: ...
 def count(
     kind: int, data: Any, values: Any, bin_count: int, coarse: Any, fine: Any, threads: int
 ) -> tuple[int, Any, int, int, int, int, float, float]: ...
+def moments(
+    kind: int,
+    data: Any,
+    values: Any,
+    bin_count: int,
+    coarse: Any,
+    fine: Any,
+    group_count: int,
+    groups: Any,
+    threads: int,
+) -> tuple[tuple[int, Any, int, int, int, int, float, float], Any, Any, int]: ...
 def instruction_set() -> str: ...
 def flush_to_zero() -> bool: ...

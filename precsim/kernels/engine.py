@@ -12,7 +12,17 @@ from typing import Any, Protocol
 from precsim.number.format import Format
 from precsim.number.plan import CastPlan
 
-__all__ = ["BinMap", "CountTable", "Engine", "Randomness", "Source"]
+__all__ = [
+    "LIMB_BITS",
+    "PRECISIONS",
+    "BinMap",
+    "CountTable",
+    "Engine",
+    "GroupMap",
+    "MomentTable",
+    "Randomness",
+    "Source",
+]
 
 
 @dataclass(frozen=True)
@@ -103,6 +113,50 @@ class CountTable:
     amin: float
 
 
+LIMB_BITS = 60
+PRECISIONS = range(-1, 11)
+"""Fraction bits to which significands are rounded in the sums of distances; −1 stands for multiples of 2."""
+
+
+@dataclass(frozen=True)
+class GroupMap:
+    """A partition of the significands in [1, 2), by their first 11 fraction bits.
+
+    Attributes
+    ----------
+    count : int
+        Number of groups G, at most 64.
+    of : uint8 array, shape (2048,)
+        The group of each value of those bits.
+    """
+
+    count: int
+    of: Any
+
+
+@dataclass(frozen=True)
+class MomentTable:
+    """Sums over the numbers of each binade, x = M·2^(e−23) with the integer M in [2^23, 2^24).
+
+    Integers, each in two limbs along the last axis: limb 0 (60 bits) + 2^60 · limb 1. Significands of more than 24 bits
+    (float64, wide integers) are rounded to odd to 24 first. Rows are those of the `CountTable` made with it.
+
+    Attributes
+    ----------
+    distances : int64 array, shape (2, rows, 12, 2, 2)
+        By sign and precision p = −1 … 10: sum of M's distances to the nearest multiple of 2^(23−p) (index 0), and
+        of their squares (index 1).
+    sums : int64 array, shape (2, rows, G, 3, 2)
+        By sign and group: how many, the sum of M, the sum of M².
+    rounded : int
+        How many significands had more than 24 bits.
+    """
+
+    distances: Any
+    sums: Any
+    rounded: int
+
+
 class Engine(Protocol):
     """One implementation of the specification in `precsim.number` for arrays."""
 
@@ -171,4 +225,8 @@ class Engine(Protocol):
 
     def count(self, source: Source, bins: BinMap) -> CountTable:
         """Count the elements by sign, binade and bin."""
+        ...
+
+    def moments(self, source: Source, bins: BinMap, groups: GroupMap) -> tuple[CountTable, MomentTable]:
+        """`count`, and the sums that errors are made of, in one pass."""
         ...

@@ -15,7 +15,7 @@ from precsim.errors import InputError
 from precsim.kernels import _native
 from precsim.kernels.array import ArrayEngine
 from precsim.kernels.array.spaces import value_table
-from precsim.kernels.engine import BinMap, CountTable, Randomness, Source
+from precsim.kernels.engine import BinMap, CountTable, GroupMap, MomentTable, Randomness, Source
 from precsim.number.catalogue import NAMED_FORMATS
 from precsim.number.format import Format
 from precsim.number.plan import CastPlan
@@ -194,6 +194,14 @@ class NativeEngine:
         values = None if table is None else _full_table(_format_of(source), "float64")
         arguments = (kind, data, values, bins.count, bins.coarse, bins.fine, self._thread_count())
         return CountTable(*_native.count(*arguments))
+
+    def moments(self, source: Source, bins: BinMap, groups: GroupMap) -> tuple[CountTable, MomentTable]:
+        """See `Engine.moments`."""
+        kind, data, table = _unpacked(source)
+        values = None if table is None else _full_table(_format_of(source), "float64")
+        tables = (bins.count, bins.coarse, bins.fine, groups.count, groups.of)
+        counts, *sums = _native.moments(kind, data, values, *tables, self._thread_count())
+        return CountTable(*counts), MomentTable(*sums)
 
     def _thread_count(self) -> int:
         return default_threads() if self.threads is None else self.threads

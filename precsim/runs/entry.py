@@ -194,7 +194,7 @@ class TensorEntry:
 
     @property
     def step(self) -> int | None:
-        """Training step that the tensor is of: as the file says, or as the last number of a file name step…; or None."""
+        """Training step that the tensor is of: as the file says, or its name such as step0500; or None."""
         from precsim.runs.metadata import step, step_of_name
 
         said = step(self.metadata)

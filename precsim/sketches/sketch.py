@@ -12,13 +12,16 @@ import numpy as np
 
 from precsim.cast.operand import operand
 from precsim.errors import InputError
-from precsim.kernels import CountTable, Engine, Source
+from precsim.kernels import CountTable, Engine, MomentTable, Source
 from precsim.number import Format, Mode, Rounding, find_format
 from precsim.sketches.edges import BIN_COUNT, bin_map, edge_bin, split
+from precsim.sketches.error import CastError, cast_error
+from precsim.sketches.groups import group_map
+from precsim.sketches.moments import Moments, added_moments
 from precsim.sketches.outcomes import Outcomes
 from precsim.sketches.thresholds import Limit, thresholds
 
-__all__ = ["Sketch", "Window", "sketch", "sketch_source"]
+__all__ = ["Curve", "Sketch", "Window", "sketch", "sketch_source"]
 
 Counts = np.ndarray[tuple[int, int, int], np.dtype[np.int64]]
 
@@ -66,6 +69,32 @@ class Window:
         return f"2^{self.high} or less" if self.low is None else f"2^{self.low} … 2^{self.high}"
 
 
+@dataclass(frozen=True)
+class Curve:
+    """Outcomes of casts to a format as functions of the loss scale.
+
+    Attributes
+    ----------
+    format : Format
+    exponents : tuple of int
+        k of the scales 2^k, ascending.
+    outcomes : tuple of Outcomes
+        At these scales.
+    """
+
+    format: Format
+    exponents: tuple[int, ...]
+    outcomes: tuple[Outcomes, ...]
+
+    def counts(self, outcome: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """How many numbers have an outcome (a field of `Outcomes`) at each scale."""
+        return np.array([getattr(point, outcome) for point in self.outcomes], np.int64)
+
+    def shares(self, outcome: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        """Share of the finite nonzero numbers with an outcome at each scale, 0 … 1."""
+        return np.array([point.share(outcome) for point in self.outcomes])
+
+
 @dataclass(frozen=True, eq=False)
 class Sketch:
     """Counts of numbers by sign, binade and place in the binade.
@@ -83,6 +112,8 @@ class Sketch:
         The other numbers.
     amax, amin : float
         Greatest finite and least nonzero magnitude; 0.0 and inf where there is none.
+    moments : Moments or None
+        Sums from which errors are read; None where only counts were taken.
     """
 
     least_exponent: int = 0
@@ -93,13 +124,14 @@ class Sketch:
     nans: int = 0
     amax: float = 0.0
     amin: float = math.inf
+    moments: Moments | None = None
 
     def __post_init__(self) -> None:
         self.counts.flags.writeable = False
 
     @classmethod
-    def of_table(cls, table: CountTable) -> Sketch:
-        """A sketch of what an engine counted."""
+    def of_table(cls, table: CountTable, moments: MomentTable | None = None) -> Sketch:
+        """A sketch of what an engine counted, and summed."""
         return cls(
             table.least_exponent,
             np.asarray(table.counts, np.int64),
@@ -109,6 +141,7 @@ class Sketch:
             table.nans,
             table.amax,
             table.amin,
+            None if moments is None else Moments.of_table(moments),
         )
 
     # ---- how many ----------------------------------------------------------------------------------------------
@@ -138,7 +171,7 @@ class Sketch:
     def __add__(self, other: Sketch) -> Sketch:
         if not isinstance(other, Sketch):
             return NotImplemented
-        least, counts = _added(self, other)
+        least, counts, moments = _added(self, other)
         return Sketch(
             least,
             counts,
@@ -148,15 +181,22 @@ class Sketch:
             self.nans + other.nans,
             max(self.amax, other.amax),
             min(self.amin, other.amin),
+            moments,
         )
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sketch):
             return NotImplemented
-        return self._facts() == other._facts() and np.array_equal(self.counts, other.counts)
+        mine, theirs = self.moments, other.moments
+        same = mine is theirs if mine is None or theirs is None else mine.same_as(theirs)
+        return same and self._facts() == other._facts() and np.array_equal(self.counts, other.counts)
 
     def __hash__(self) -> int:
-        return hash((self._facts(), self.counts.tobytes()))
+        return hash((self._facts(), self.tobytes()))
+
+    def tobytes(self) -> bytes:
+        """All of the sketch's arrays: equal sketches have equal bytes."""
+        return self.counts.tobytes() + (b"" if self.moments is None else self.moments.tobytes())
 
     def _facts(self) -> tuple[float, ...]:
         infinities = (self.positive_infinities, self.negative_infinities)
@@ -219,6 +259,77 @@ class Sketch:
         if rule.flush_results:
             flushed, subnormal = flushed + subnormal, 0
         return Outcomes(self.zeros, flushed, subnormal, normal, overflowed, self.nonfinite)
+
+    def error(
+        self,
+        fmt: object,
+        scale: SupportsFloat = 1.0,
+        rounding: Rounding | Mode | str = Mode.NEAREST_EVEN,
+        *,
+        overflow: str = "exclude",
+    ) -> CastError:
+        """How far a cast of x·scale to a format, divided by the scale again, is from x: exactly.
+
+        Parameters
+        ----------
+        fmt : Format, str or dtype
+            Any named format of at most 32 bits.
+        scale : float
+            A power of two.
+        rounding : Rounding, Mode or str
+            To nearest, or stochastic: then the expected error. Of a `Rounding` the mode alone matters.
+        overflow : {"exclude", "saturate"}
+            Whether numbers that overflow are left out of the error, or become the greatest value of their sign.
+
+        Returns
+        -------
+        CastError
+
+        Raises
+        ------
+        InputError
+            For a sketch of counts alone, a scale that is no power of two, other modes, formats that are not resolved,
+            and numbers that keep 11 to 22 fraction bits (in fp32's subnormal range).
+
+        Examples
+        --------
+        >>> import numpy as np, precsim as ps
+        >>> s = ps.sketch(np.float32([1.0, 1.0625, 3e-5]))
+        >>> s.error(ps.E4M3).mse, s.error(ps.E4M3, 2.0**10).overflowed
+        (0.001302083633333333, 2)
+        """
+        target, exponent = find_format(fmt), _scale_exponent(scale)
+        mode = rounding.mode if isinstance(rounding, Rounding) else Mode.of(rounding)
+        if overflow not in ("exclude", "saturate"):
+            raise InputError(f"overflow must be 'exclude' or 'saturate', got {overflow!r}")
+        moments = self.moments
+        if moments is None:
+            if self.n:
+                raise InputError("this sketch holds counts alone: make it by precsim.sketch(x, errors=True)")
+            moments = Moments.empty()
+        return cast_error(self, moments, target, exponent, mode, overflow == "saturate")
+
+    def curve(
+        self, fmt: object, low: int = -40, high: int = 40, rounding: Rounding | Mode | str = Mode.NEAREST_EVEN
+    ) -> Curve:
+        """What becomes of the numbers at every scale 2^low … 2^high: the outcomes as functions of the scale.
+
+        Parameters
+        ----------
+        fmt, rounding
+            As for `outcomes`.
+        low, high : int
+            Exponents of the first and the last scale.
+
+        Returns
+        -------
+        Curve
+        """
+        if high < low:
+            raise InputError(f"a curve needs low ≤ high, got {low} and {high}")
+        exponents = range(low, high + 1)
+        points = [self.outcomes(fmt, _Power(k), rounding) for k in exponents]
+        return Curve(find_format(fmt), tuple(exponents), tuple(points))
 
     def window(
         self,
@@ -342,18 +453,21 @@ def _fraction(number: SupportsFloat | Fraction, what: str) -> Fraction:
     return Fraction(repr(value))
 
 
-def _added(a: Sketch, b: Sketch) -> tuple[int, Counts]:
-    """Both tables on common rows."""
+def _added(a: Sketch, b: Sketch) -> tuple[int, Counts, Moments | None]:
+    """Both tables on common rows. Moments are lost where one side has none, unless it holds no numbers."""
     if not a.counts.shape[1] or not b.counts.shape[1]:
-        full = a if a.counts.shape[1] else b
-        return full.least_exponent, full.counts
+        full, empty = (a, b) if a.counts.shape[1] else (b, a)
+        kept = full.moments is not None and (empty.moments is not None or not empty.n)
+        return full.least_exponent, full.counts, full.moments if kept else None
     least = min(a.least_exponent, b.least_exponent)
     rows = max(s.least_exponent + s.counts.shape[1] for s in (a, b)) - least
+    starts = a.least_exponent - least, b.least_exponent - least
     total = np.zeros((2, rows, BIN_COUNT), np.int64)
-    for part in (a, b):
-        start = part.least_exponent - least
+    for part, start in zip((a, b), starts, strict=True):
         total[:, start : start + part.counts.shape[1]] += part.counts
-    return least, total
+    if a.moments is None or b.moments is None:
+        return least, total, None
+    return least, total, added_moments(a.moments, b.moments, *starts, rows)
 
 
 @lru_cache(maxsize=4096)
@@ -364,14 +478,16 @@ def _first_place(limit: Limit) -> tuple[int, int] | None:
     return None if at_limit is None else (exponent, at_limit + (not limit.inclusive))
 
 
-def sketch(x: Any) -> Sketch:
-    """Count a tensor's numbers by sign, binade and place in the binade, in one pass.
+def sketch(x: Any, *, errors: bool = True) -> Sketch:
+    """Count a tensor's numbers by sign, binade and place in the binade, and sum their rounding distances, in one pass.
 
     Parameters
     ----------
     x : array_like or torch.Tensor
         Floats of any width up to 64 bits, or integers (taken as numbers); any shape. float64 is counted in its own
-        range.
+        range; for errors its significands are first rounded to odd to float32's 24 bits.
+    errors : bool
+        False for counts alone: several times as fast, and `Sketch.error` is not answered.
 
     Returns
     -------
@@ -392,12 +508,14 @@ def sketch(x: Any) -> Sketch:
     0
     """
     source = operand(x)
-    total = Sketch()
+    total = Sketch(moments=Moments.empty() if errors else None)
     for chunk, _ in source.chunks():
-        total = total + sketch_source(chunk, source.engine)
+        total = total + sketch_source(chunk, source.engine, errors=errors)
     return total
 
 
-def sketch_source(source: Source, engine: Engine) -> Sketch:
+def sketch_source(source: Source, engine: Engine, *, errors: bool = True) -> Sketch:
     """The sketch of one flat chunk."""
+    if errors:
+        return Sketch.of_table(*engine.moments(source, bin_map(), group_map()))
     return Sketch.of_table(engine.count(source, bin_map()))

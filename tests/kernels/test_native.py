@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 import precsim as ps
-from precsim.kernels import BinMap, Randomness, Source
+from precsim.kernels import BinMap, GroupMap, Randomness, Source
 from precsim.kernels.array import ArrayEngine
 from precsim.number import plan_cast
 from precsim.number.reference import encode as reference_encode
 from precsim.sketches.edges import bin_map
+from precsim.sketches.groups import group_map
 from precsim.testing.boundaries import boundary_values
 
 native_engine = pytest.importorskip(
@@ -149,6 +150,53 @@ def test_counts_agree_with_the_array_engine(n):
     for fmt in (ps.FP16, ps.BF16):
         assert tables_agree(Source(wide.astype(np.uint16), fmt))
     assert tables_agree(Source(wide.astype(np.uint8), ps.E4M3))
+
+
+def moments_agree(source: Source, threads: int = 1) -> bool:
+    (one, sums), (other, other_sums) = (
+        engine.moments(source, bin_map(), group_map()) for engine in (native(threads), ArrayEngine())
+    )
+    return (
+        np.array_equal(one.counts, other.counts)
+        and (one.zeros, one.nans, one.amax, one.amin) == (other.zeros, other.nans, other.amax, other.amin)
+        and np.array_equal(sums.distances, other_sums.distances)
+        and np.array_equal(sums.sums, other_sums.sums)
+        and sums.rounded == other_sums.rounded
+    )
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 30_000, 30_001])
+def test_moments_agree_with_the_array_engine(n):
+    x = hostile_float32(n)
+    assert moments_agree(Source(x, ps.FP32))
+    assert moments_agree(Source((x.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32), ps.FP32))
+    wide = np.random.default_rng(6).integers(0, 1 << 64, n, dtype=np.uint64)
+    assert moments_agree(Source(wide.view(np.float64), ps.FP64))
+    assert moments_agree(Source(wide >> (wide & np.uint64(63)), None))
+    for fmt in (ps.FP16, ps.BF16):
+        assert moments_agree(Source(wide.astype(np.uint16), fmt))
+    assert moments_agree(Source(wide.astype(np.uint8), ps.E4M3))
+
+
+def test_moments_of_many_threads_and_of_many_equal_numbers():
+    assert moments_agree(Source(hostile_float32((3 << 19) + 5), ps.FP32), threads=3)
+    n = (1 << 24) + 5  # more than one table takes
+    x = np.full(n, 2 - 2.0**-23, np.float32)
+    counts, sums = native(1).moments(Source(x, ps.FP32), bin_map(), group_map())
+    m = (1 << 24) - 1
+    total = [int(low) + (int(high) << 60) for low, high in sums.sums[0, 0, -1]]
+    assert total == [n, n * m, n * m * m]
+    assert counts.counts.sum() == n
+
+
+def test_groups_that_are_no_table_are_refused():
+    for wrong in (
+        GroupMap(65, group_map().of),
+        GroupMap(3, group_map().of),
+        GroupMap(3, np.zeros(5, np.uint8)),
+    ):
+        with pytest.raises(ValueError, match="group"):
+            native().moments(Source(np.ones(3, np.float32), ps.FP32), bin_map(), wrong)
 
 
 def test_every_upper_half_of_float32_is_counted_as_by_the_array_engine():

@@ -9,11 +9,11 @@ import numpy as np
 
 from precsim.kernels.array.bits import FLOAT32_LANE, FLOAT64_LANE
 from precsim.kernels.array.load import load_bits
-from precsim.kernels.array.spaces import Space, space_of, value_table
+from precsim.kernels.array.spaces import Space, space_of, to_numpy, value_table
 from precsim.kernels.engine import BinMap, CountTable, Source
 from precsim.number.catalogue import NAMED_FORMATS
 
-__all__ = ["count_source"]
+__all__ = ["code_counts", "count_source", "normalised"]
 
 Array = np.ndarray[Any, Any]
 _LEAST_EXPONENT, _GREATEST_EXPONENT = -1074, 1023
@@ -48,7 +48,7 @@ class _Tally:
             return
         magnitude, negative, weights = magnitude[finite], negative[finite], weights[finite]
         self.amax, self.amin = max(self.amax, int(magnitude.max())), min(self.amin, int(magnitude.min()))
-        row, fraction = _normalised(magnitude)
+        row, fraction = normalised(magnitude)
         index = (negative * self.counts.shape[1] + row) * self.bins.count + self._bin(fraction)
         np.add.at(self.counts.reshape(-1), index, weights)
 
@@ -83,7 +83,7 @@ def _float(bits: int) -> float:
     return float(np.int64(bits).view(np.float64))
 
 
-def _normalised(magnitude: Array) -> tuple[Array, Array]:
+def normalised(magnitude: Array) -> tuple[Array, Array]:
     """Row and 52-bit fraction of nonzero magnitudes; a subnormal's leading one is found, and shifted away."""
     field = magnitude >> 52
     fraction = magnitude & ((1 << 52) - 1)
@@ -110,7 +110,7 @@ def count_source(source: Source, bins: BinMap) -> CountTable:
         space = space_of(source.data, FLOAT64_LANE)
         for block in _blocks(len(source.data)):
             part = Source(source.data[block], source.format)
-            tally.add(_to_numpy(load_bits(space, part, FLOAT64_LANE, 0.0, 1.0)))
+            tally.add(to_numpy(load_bits(space, part, FLOAT64_LANE, 0.0, 1.0)))
     else:
         _count_codes(source, tally)
     return tally.table()
@@ -121,19 +121,14 @@ def _blocks(length: int) -> Iterator[slice]:
         yield slice(start, start + _BLOCK)
 
 
-def _to_numpy(x: Any) -> Array:
-    array: Array = x if isinstance(x, np.ndarray) else x.cpu().numpy()
-    return array
-
-
 def _histogram(space: Space, index: Any, size: int) -> Any:
     if isinstance(index, np.ndarray):
         return np.bincount(index, minlength=size)
     return space.torch.bincount(index, minlength=size)  # type: ignore[union-attr]  # a tensor's space is torch's
 
 
-def _count_codes(source: Source, tally: _Tally) -> None:
-    """A narrow format has few values: count its codes, then each value once with its count."""
+def code_counts(source: Source) -> Array:
+    """How often each code of a narrow format occurs."""
     fmt = source.format
     assert fmt is not None
     space = space_of(source.data, FLOAT64_LANE)
@@ -141,7 +136,15 @@ def _count_codes(source: Source, tally: _Tally) -> None:
     total = np.zeros(size, np.int64)
     for block in _blocks(len(source.data)):
         codes = space.convert(source.data[block], "int64") & (size - 1)
-        total += _to_numpy(_histogram(space, codes, size))
+        total += to_numpy(_histogram(space, codes, size))
+    return total
+
+
+def _count_codes(source: Source, tally: _Tally) -> None:
+    """A narrow format has few values: each once, with its count."""
+    fmt = source.format
+    assert fmt is not None
+    total = code_counts(source)
     used = np.flatnonzero(total)
     tally.add(value_table(fmt, "float64")[used].view(np.int64), total[used])
 
@@ -162,9 +165,9 @@ def _count_float32(data: Any, tally: _Tally) -> None:
         fine &= finite
         nothing_below = space.as_integer((bits & 0xFFFF) == 0)
         index = (((bits >> 15) & 0x1FFFE) | nothing_below)[~fine]
-        total += _to_numpy(_histogram(space, index, 1 << 17))
+        total += to_numpy(_histogram(space, index, 1 << 17))
         rare = load_bits(space, Source(data[block][fine], NAMED_FORMATS["fp32"]), FLOAT64_LANE, 0.0, 1.0)
-        tally.add(_to_numpy(rare))
+        tally.add(to_numpy(rare))
         nonzero = magnitude[finite & (magnitude > 0)]
         if len(nonzero):
             amax, amin = max(amax, int(nonzero.max())), min(amin, int(nonzero.min()))

@@ -10,10 +10,11 @@ import numpy as np
 from precsim.kernels.array.bits import FLOAT32_LANE, cast_bits, lane_for
 from precsim.kernels.array.count import count_source
 from precsim.kernels.array.load import is_wide, load_bits
+from precsim.kernels.array.moments import sum_source
 from precsim.kernels.array.philox import philox_words
 from precsim.kernels.array.small_target import MIN_ELEMENTS, codes_by_table, has_table
 from precsim.kernels.array.spaces import NumpySpace, Space, settle_heap, space_of
-from precsim.kernels.engine import BinMap, CountTable, Randomness, Source
+from precsim.kernels.engine import BinMap, CountTable, GroupMap, MomentTable, Randomness, Source
 from precsim.number.format import Format, NanEncoding
 from precsim.number.plan import CastPlan
 
@@ -82,6 +83,11 @@ class ArrayEngine:
     def count(self, source: Source, bins: BinMap) -> CountTable:
         """See `Engine.count`."""
         return count_source(source, bins)
+
+    def moments(self, source: Source, bins: BinMap, groups: GroupMap) -> tuple[CountTable, MomentTable]:
+        """See `Engine.moments`."""
+        counts = count_source(source, bins)
+        return counts, sum_source(source, groups, counts)
 
     def _codes(
         self,

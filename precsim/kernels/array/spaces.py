@@ -10,7 +10,7 @@ import numpy as np
 from precsim.kernels.array.bits import FLOAT32_LANE, Lane
 from precsim.number.format import Format
 
-__all__ = ["NumpySpace", "Space", "TorchSpace", "settle_heap", "space_of", "value_table"]
+__all__ = ["NumpySpace", "Space", "TorchSpace", "settle_heap", "space_of", "to_numpy", "value_table"]
 
 
 @lru_cache(maxsize=64)
@@ -163,6 +163,12 @@ class TorchSpace:
 
 
 Space = NumpySpace | TorchSpace
+
+
+def to_numpy(x: Any) -> np.ndarray[Any, Any]:
+    """An array or a tensor of any device as a NumPy array."""
+    array: np.ndarray[Any, Any] = x if isinstance(x, np.ndarray) else x.cpu().numpy()
+    return array
 
 
 def space_of(data: Any, lane: Lane) -> Space:

@@ -201,6 +201,17 @@ PRECSIM_CLONES BlockFacts place_block(const int32_t* __restrict bits, uint32_t* 
     return {greatest, least_less_one};
 }
 
+PRECSIM_CLONES BlockFacts fraction_block(const int32_t* __restrict bits, uint32_t* __restrict places, size_t n) {
+    uint32_t greatest = 0, least_less_one = 0xFFFFFFFF;
+    for (size_t i = 0; i < n; ++i) {
+        const uint32_t magnitude = uint32_t(bits[i]) & 0x7FFFFFFF;
+        places[i] = uint32_t(bits[i]) >> 12 | ((bits[i] & 0xFFF) == 0 ? 1u << 20 : 0);
+        greatest = std::max(greatest, magnitude);
+        least_less_one = std::min(least_less_one, magnitude - 1);
+    }
+    return {greatest, least_less_one};
+}
+
 PRECSIM_CLONES uint32_t greatest_finite(const int32_t* bits, size_t n) {
     uint32_t greatest = 0;
     for (size_t i = 0; i < n; ++i) {

@@ -59,6 +59,9 @@ struct BlockFacts {
 };
 BlockFacts place_block(const int32_t* bits, uint32_t* places, size_t n);
 
+// Places by sign, exponent field and the first 11 fraction bits; 2^20 more where the 12 bits below are 0.
+BlockFacts fraction_block(const int32_t* bits, uint32_t* places, size_t n);
+
 // The greatest finite magnitude; 0 where there is none.
 uint32_t greatest_finite(const int32_t* bits, size_t n);
 

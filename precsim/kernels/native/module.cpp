@@ -4,11 +4,14 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <initializer_list>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cast.hpp"
 #include "count.hpp"
+#include "moments.hpp"
 #include "process.hpp"
 
 namespace nb = nanobind;
@@ -78,6 +81,18 @@ void decode(const Array& codes, const Table<Value>& values, const Output& out, i
     precsim::decode<Value>(codes.data(), int(8 * width), n, values.data(), static_cast<Value*>(out.data()), threads);
 }
 
+nb::ndarray<nb::numpy, int64_t> as_array(std::vector<int64_t>& numbers, std::initializer_list<size_t> shape) {
+    auto* kept = new std::vector<int64_t>(std::move(numbers));
+    nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<int64_t>*>(p); });
+    return {kept->data(), shape, owner};
+}
+
+nb::tuple as_tuple(precsim::Counts& counts, int bin_count) {
+    const auto table = as_array(counts.table, {2, counts.used_rows, size_t(bin_count)});
+    return nb::make_tuple(counts.first_exponent, table, counts.zeros, counts.positive_infinities,
+                          counts.negative_infinities, counts.nans, counts.amax, counts.amin);
+}
+
 nb::tuple count(int kind, const Array& data, const std::optional<Table<double>>& values, int bin_count,
                 const Table<uint8_t>& coarse, const Table<uint8_t>& fine, int threads) {
     require(coarse.size() == 256 && fine.size() == 92, "bins are looked up in tables of 128 × 2 and 46 × 2");
@@ -89,11 +104,27 @@ nb::tuple count(int kind, const Array& data, const std::optional<Table<double>>&
         counts = precsim::count(source, data.size(), bins, values ? values->data() : nullptr,
                                 values ? values->size() : 0, threads);
     }
-    auto* table = new std::vector<int64_t>(std::move(counts.table));
-    nb::capsule owner(table, [](void* p) noexcept { delete static_cast<std::vector<int64_t>*>(p); });
-    nb::ndarray<nb::numpy, int64_t> array(table->data(), {2, counts.used_rows, size_t(bin_count)}, owner);
-    return nb::make_tuple(counts.first_exponent, array, counts.zeros, counts.positive_infinities,
-                          counts.negative_infinities, counts.nans, counts.amax, counts.amin);
+    return as_tuple(counts, bin_count);
+}
+
+nb::tuple moments(int kind, const Array& data, const std::optional<Table<double>>& values, int bin_count,
+                  const Table<uint8_t>& coarse, const Table<uint8_t>& fine, int group_count, const Table<uint8_t>& groups,
+                  int threads) {
+    require(coarse.size() == 256 && fine.size() == 92, "bins are looked up in tables of 128 × 2 and 46 × 2");
+    require(groups.size() == 2048 && group_count <= precsim::most_groups, "groups are looked up by 11 fraction bits");
+    for (size_t i = 0; i < groups.size(); ++i) require(groups.data()[i] < group_count, "a group is none of the groups");
+    const precsim::Source source{precsim::Kind(kind), data.data(), nullptr, 0.0, 1.0};
+    const precsim::Bins bins{bin_count, coarse.data(), fine.data()};
+    precsim::Moments result;
+    {
+        nb::gil_scoped_release release;
+        result = precsim::moments(source, data.size(), bins, {group_count, groups.data()},
+                                  values ? values->data() : nullptr, values ? values->size() : 0, threads);
+    }
+    const size_t used = result.counts.used_rows;
+    auto distances = as_array(result.distances, {2, used, size_t(precsim::precisions), 2, 2});
+    auto sums = as_array(result.sums, {2, used, size_t(group_count), 3, 2});
+    return nb::make_tuple(as_tuple(result.counts, bin_count), distances, sums, result.rounded);
 }
 
 std::string instruction_set() {
@@ -122,6 +153,8 @@ NB_MODULE(_native, module) {
     module.def("decode64", &decode<double>, "codes"_a, "values"_a, "out"_a, "threads"_a);
     module.def("count", &count, "kind"_a, "data"_a, "values"_a.none(), "bin_count"_a, "coarse"_a, "fine"_a,
                "threads"_a);
+    module.def("moments", &moments, "kind"_a, "data"_a, "values"_a.none(), "bin_count"_a, "coarse"_a, "fine"_a,
+               "group_count"_a, "groups"_a, "threads"_a);
     module.def("instruction_set", &instruction_set);
     module.def("flush_to_zero", &precsim::flushes_to_zero);
 }
