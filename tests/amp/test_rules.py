@@ -191,6 +191,12 @@ def test_fairseq_raises_at_1e_minus_4():
     assert states[-1].raised == "FloatingPointError: Minimum loss scale reached (0.0001)"
 
 
+def test_fairseq_raises_at_its_minimum_metaseq_below_it():
+    raised = list(Fairseq(init=1, min_scale=0.25).states([True] * 2))
+    assert [(state.scale, state.raised is None) for state in raised] == [(0.5, True), (0.5, False)]
+    assert [state.scale for state in Metaseq(init=1, min_scale=0.25).states([True] * 3)] == [0.5, 0.25, 0.25]
+
+
 def test_fairseq_threshold_is_a_floor_that_ends_the_run_only_at_the_minimum():
     states = list(Fairseq(threshold=2.0**-5).states([True] * 40))
     assert (states[-1].scale, states[-1].raised) == (2.0**-5, None)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -290,3 +292,11 @@ def test_float32_and_float16_round_as_numpy_does():
     assert np.array_equal([to_float32(value) for value in values], singles.astype(float))
     assert np.array_equal([to_float16(value) for value in values], halves.astype(float))
     assert to_float32(-1e39) == -math.inf
+
+
+def test_scalers_load_no_heavy_package():
+    heavy = {"torch", "scipy", "rich", "safetensors", "pyarrow", "jax"}
+    code = "import sys, precsim.amp.scalers; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert heavy & set(loaded.split()) == set()
+    assert "precsim.amp.scalers.catalogue" in loaded.split()

@@ -19,6 +19,7 @@ from precsim.amp.scalers.layerwise import LayerFacts, LayerWise, LayerWiseState
 from precsim.amp.scalers.machine import Scaler, State
 from precsim.amp.scalers.static import Static
 from precsim.amp.scalers.statistical import LogNormal, LogNormalState
+from precsim.amp.scalers.sweep import Sweep, sweep
 from precsim.amp.scalers.windowed import Backoff, Fairseq, FairseqState, Metaseq, WindowState
 
 __all__ = [
@@ -46,9 +47,11 @@ __all__ = [
     "ShardedTorch",
     "State",
     "Static",
+    "Sweep",
     "TensorFlow",
     "Torch",
     "TrackerState",
     "WindowState",
     "parse_scaler",
+    "sweep",
 ]
