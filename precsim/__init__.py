@@ -23,6 +23,7 @@ from precsim.number import (
 from precsim.number import find_format as format
 
 if TYPE_CHECKING:
+    from precsim.advice import advise
     from precsim.cast import decode, encode, quantize
     from precsim.configuration import show_config
     from precsim.kernels import available_engines, use_engine
@@ -55,6 +56,7 @@ MXINT8 = NAMED_FORMATS["mxint8"]
 _LAZY = {
     "PROFILES": "precsim.number.profiles",
     "Sketch": "precsim.sketches",
+    "advise": "precsim.advice",
     "available_engines": "precsim.kernels",
     "decode": "precsim.cast",
     "encode": "precsim.cast",
@@ -99,6 +101,7 @@ __all__ = [
     "Overflow",
     "Rounding",
     "Sketch",
+    "advise",
     "available_engines",
     "decode",
     "encode",

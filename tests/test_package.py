@@ -28,6 +28,7 @@ HEAVY = {
 
 ROOMS = [
     "errors",
+    "wording",
     "number",
     "kernels",
     "cast",

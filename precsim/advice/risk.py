@@ -463,7 +463,7 @@ def _check_confidence(confidence: float) -> None:
 
 def _horizon(t: NDArray[np.float64], planned_steps: int) -> int:
     """Number of planned steps from the first recorded one on."""
-    if planned_steps != int(planned_steps) or planned_steps - 1 < t[0]:
+    if not float(planned_steps).is_integer() or planned_steps - 1 < t[0]:
         raise InputError(
             f"planned_steps is {planned_steps}, the first recorded step {t[0]:.0f}: "
             f"give the length of the run from step 0, beyond that step"
@@ -503,13 +503,21 @@ def _unfit(t: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[str | None, 
             f"Only the count's bound is given.",
             n,
         )
+    if 2 * counts.max() > n:
+        return "Most recorded values are equal: there is no tail to fit. Only the count's bound is given.", n
     if counts[-1] >= max(3, 0.05 * n):
         return (
             f"{_steps(int(counts[-1]))} of {n} share the greatest value, as clipping or saturation before the "
             f"recording makes them: what lies beyond was not seen. Only the count's bound is given.",
             n,
         )
-    effective = _effective_size(_detrended(t, y))
+    rest = _detrended(t, y)
+    if rest.std() < 1e-9 * y.std():
+        return (
+            "The recorded values lie on a line: there is no tail to fit. Only the count's bound is given.",
+            n,
+        )
+    effective = _effective_size(rest)
     if effective < LEAST_STEPS:
         return (
             f"{_dependence(n, effective)} A tail takes {LEAST_STEPS}: record steps farther apart or longer. Only the "
@@ -548,13 +556,27 @@ def _counted(common: dict[str, Any], why_not: str) -> Risk:
 
 
 def _detrended(t: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What is left of a least-squares line."""
-    return np.asarray(y - y.mean() - _slope(t, y) * (t - t.mean()))
+    """What is left of a line."""
+    return np.asarray(y - y.mean() - _line(t, y)[0] * (t - t.mean()))
 
 
-def _slope(t: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+def _line(t: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float]:
+    """A slope that a few spikes can't tilt, and its standard error for independent steps.
+
+    Medians of the outer thirds give a first one; least squares improve it on what is left, cut at four deviations.
+    """
+    third = len(t) // 3
+    slope = float(np.median(y[-third:]) - np.median(y[:third])) / float(t[-third:].mean() - t[:third].mean())
     centred = t - t.mean()
-    return float((centred * y).sum() / (centred**2).sum())
+    square = float((centred**2).sum())
+    rest = y
+    for _ in range(4):
+        rest = y - slope * centred
+        rest = rest - np.median(rest)
+        far = 4 * 1.4826 * float(np.median(np.abs(rest)))
+        rest = np.clip(rest, -far, far)
+        slope += float((centred * rest).sum()) / square
+    return slope, float(rest.std()) / math.sqrt(square)
 
 
 def _effective_size(residual: NDArray[np.float64]) -> float:
@@ -609,7 +631,7 @@ class _Model:
     t: NDArray[np.float64]
     below: NDArray[np.float64]  # GPD: per cell of steps (threshold, time, number of steps that stay below it)
     ratio: float
-    slope: float = 0.0  # GPD: what all steps say of the slope, by least squares, and its standard error
+    slope: float = 0.0  # GPD: what all steps say of the slope, and its standard error
     slope_error: float = math.inf
 
     def time(self, step: float) -> float:
@@ -690,14 +712,14 @@ def _maxima(t: NDArray[np.float64], y: NDArray[np.float64], ratio: float) -> _Mo
 def _peaks(t: NDArray[np.float64], y: NDArray[np.float64], ratio: float, trend: bool) -> tuple[_Model, float]:
     """The highest tenth of the steps, GPD, and the threshold's greatest value.
 
-    With a trend, the threshold follows the least-squares line, so that it leaves as many excesses at both ends. The
+    With a trend, the threshold follows the line, so that it leaves as many excesses at both ends. The
     slope is a shift of all steps: they tell it better than the excesses do, so their estimate enters as a prior. The
     number of excesses grows with the record: 30 at least to tell a shape, 200 at most to stay in the tail.
     """
     first, last = float(t[0]), float(t[-1])
     when = (2 * t - first - last) / (last - first)
-    slope = _slope(when, y)
-    error = float(_detrended(t, y).std() / (when.std() * math.sqrt(ratio * len(y))))
+    slope, error = _line(when, y)
+    error /= math.sqrt(ratio)
     rest = y - slope * when * trend
     peaks = int(np.clip(0.1 * len(y), 30, 200))
     origin = float(np.partition(rest, len(y) - peaks - 1)[len(y) - peaks - 1])
@@ -745,12 +767,12 @@ def _optimum(model: _Model, trend: bool) -> _Optimum:
         above = len(model.y)
         start = np.array([-math.log(above / (above + model.below[2].sum())), model.slope * trend, 0.0, -0.05])
     else:
-        # Mean and deviation of a Gumbel law; the slope by least squares.
+        # Mean and deviation of a Gumbel law; the slope of the line.
         scale = math.sqrt(6) / math.pi
         if not trend:
             scale *= float(model.y.std())
         start = np.array(
-            [-np.euler_gamma * scale, _slope(model.t, model.y) * trend, math.log(scale), -0.05],
+            [-np.euler_gamma * scale, _line(model.t, model.y)[0] * trend, math.log(scale), -0.05],
         )
 
     def loss(point: NDArray[np.float64]) -> float:
@@ -866,8 +888,8 @@ def _fitted(
     if horizon is not None:
         end = model.time(common["planned_steps"] - 1)
         at_end = chosen.interval(model.probability(draws, value, end)[:, 0])
-        # Steps that are alike are one; with a trend, 200 points of time stand for all steps between them.
-        points = np.linspace(-1, end, 200 if included and horizon > 1 else 1)
+        # Steps that are alike are one; with a trend, 100 points of time stand for all steps between them.
+        points = np.linspace(-1, end, 100 if included and horizon > 1 else 1)
         weight = np.ones(len(points))
         if len(points) > 1:
             weight[[0, -1]] = 0.5
@@ -907,8 +929,8 @@ def _choose(
     included = p_value < _TREND_LEVEL
     if len(y) >= _MANY_STEPS:
         peaks, top = _peaks(t, y, ratio, included)
-        # Below the threshold a model of excesses says nothing.
-        if common["log2_limit"] > top and (horizon is None or horizon > 20):
+        # Below the threshold a model of excesses says nothing; ties may leave few above it.
+        if len(peaks.y) >= 20 and common["log2_limit"] > top and (horizon is None or horizon > 20):
             return peaks, _optimum(peaks, included), p_value, []
     optimum = sloped if included else plain
     cautions = []

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
+from precsim.analyze.blockwise import blockwise_outcomes
+from precsim.analyze.dead import dead_below
 from precsim.analyze.direct import direct_outcomes
+from precsim.analyze.roles import role_of
 from precsim.analyze.scale import is_power_of_two
 from precsim.errors import InputError
 from precsim.kernels import engine
@@ -22,8 +25,9 @@ GROUPINGS: Mapping[str, Callable[[TensorEntry], str]] = {
     "file": lambda entry: str(entry.path),
     "module": lambda entry: entry.name.rsplit(".", 1)[0],
     "tensor": lambda entry: entry.name,
+    "role": lambda entry: role_of(entry.name),
 }
-"""How tensors are put together, by name. The kind is what stands before a name's first slash."""
+"""How tensors are put together. The kind is what stands before a name's first slash, the role what its name tells."""
 
 _MOST_BITS = 32
 """Widest format whose thresholds a sketch resolves."""
@@ -43,6 +47,10 @@ class TensorResult:
         True number of elements where the file holds a sample.
     step : int or None
         Training step, where it is known.
+    loss_scale : float or None
+        The loss scale that the numbers carry, where the file says.
+    blockwise : mapping of Format to Outcomes
+        Where it was asked for and the tensor is whole: outcomes with a scale of its own for each block of 128 elements.
     direct : mapping of (Format, float) to Outcomes
         What a sketch does not tell: outcomes at scales that are no powers of two.
     """
@@ -54,6 +62,8 @@ class TensorResult:
     sketch: Sketch
     numel_full: int | None
     step: int | None = None
+    loss_scale: float | None = None
+    blockwise: Mapping[Format, Outcomes] = field(default_factory=dict)
     direct: Mapping[tuple[Format, float], Outcomes] = field(default_factory=dict)
 
     def outcomes(self, fmt: Format, scale: float) -> Outcomes:
@@ -175,6 +185,7 @@ def analyze(
     max_flushed: Fraction = Fraction(1, 1000),
     group_by: str = "kind",
     errors: bool = False,
+    blockwise: Sequence[Format] = (),
     progress: Callable[[TensorEntry], None] = lambda entry: None,
 ) -> Analysis:
     """Count what casts to formats do to tensors.
@@ -190,9 +201,11 @@ def analyze(
         once to float32 (float64 for a tensor of float64) before the cast, as a multiplication in front of it would do.
     max_flushed : Fraction
         Share of the nonzero numbers that a window may lose.
-    group_by : {"kind", "file", "module", "tensor"}
+    group_by : {"kind", "role", "file", "module", "tensor"}
     errors : bool
         Whether sketches can tell errors too, not counts alone: at a third of the speed and twice the memory.
+    blockwise : sequence of Format
+        Formats for which whole tensors are also looked at with a scale for each block of 128 elements.
     progress : callable
         Called with each tensor before it is read.
 
@@ -219,7 +232,7 @@ def analyze(
         if not entry.is_real:
             seen.skipped.append(entry.name)
             continue
-        result = _read(entry, group_of(entry), direct, errors)
+        result = _read(entry, group_of(entry), direct, errors, blockwise)
         results.setdefault(result.group, []).append(result)
     everything = [result for group in results.values() for result in group]
     if not everything:
@@ -250,7 +263,11 @@ def _by_step(tensors: list[TensorResult]) -> list[tuple[int, list[TensorResult]]
 
 
 def _read(
-    entry: TensorEntry, group: str, direct: Sequence[tuple[Format, float]], errors: bool
+    entry: TensorEntry,
+    group: str,
+    direct: Sequence[tuple[Format, float]],
+    errors: bool,
+    blockwise: Sequence[Format],
 ) -> TensorResult:
     total, counting = Sketch(), engine()
     cast = dict.fromkeys(direct, Outcomes(0, 0, 0, 0, 0, 0))
@@ -258,7 +275,30 @@ def _read(
         total = total + sketch_source(source, counting, errors=errors)
         for fmt, scale in direct:
             cast[fmt, scale] += direct_outcomes(source, fmt, scale, counting)
-    return TensorResult(entry.name, entry.dtype, entry.path, group, total, entry.numel_full, entry.step, cast)
+    return TensorResult(
+        entry.name,
+        entry.dtype,
+        entry.path,
+        group,
+        total,
+        entry.numel_full,
+        entry.step,
+        loss_scale(entry.metadata),
+        _by_block(entry, total, blockwise),
+        cast,
+    )
+
+
+def _by_block(entry: TensorEntry, sketch: Sketch, formats: Sequence[Format]) -> dict[Format, Outcomes]:
+    """Outcomes with a scale for each block, without dead numbers; none for samples: no neighbours."""
+    if entry.numel_full is not None and entry.numel_full > entry.numel:
+        return {}
+    cut, casting = dead_below(sketch), engine()
+    found = dict.fromkeys(formats, Outcomes(0, 0, 0, 0, 0, 0))
+    for source in entry.chunks() if formats else ():
+        for fmt in formats:
+            found[fmt] += blockwise_outcomes(source, fmt, casting, dead_below=cut)
+    return found
 
 
 def _group(

@@ -14,6 +14,7 @@ from precsim.errors import InputError
 __all__ = ["cli", "main"]
 
 _VERBS = {
+    "advise": "Which format and which loss scale to train with, why, and how sure that is.",
     "analyze": "What formats and scales do to recorded tensors.",
     "cast": "Cast one number and say why the result is what it is.",
     "demo": "Analyze the recorded gradients that come with precsim.",

@@ -16,7 +16,15 @@ if TYPE_CHECKING:
     from precsim.analyze import Analysis
     from precsim.runs import Run, TensorEntry
 
-__all__ = ["command", "print_analysis"]
+__all__ = [
+    "DEFAULT_FORMATS",
+    "command",
+    "given_dtypes",
+    "given_share",
+    "output_file",
+    "print_analysis",
+    "reading_progress",
+]
 
 DEFAULT_FORMATS = ("fp16", "bf16", "e4m3", "e5m2")
 
@@ -40,10 +48,11 @@ DEFAULT_FORMATS = ("fp16", "bf16", "e4m3", "e5m2")
 )
 @click.option(
     "--group-by",
-    type=click.Choice(["kind", "file", "module", "tensor"]),
+    type=click.Choice(["kind", "role", "file", "module", "tensor"]),
     default="kind",
     show_default=True,
-    help="How tensors are put together. The kind is what stands before a name's first slash.",
+    help="How tensors are put together. The kind is what stands before a name's first slash; the role is weight, bias, "
+    "norm, embedding or activation gradient, as names tell.",
 )
 @click.option("--tensors", is_flag=True, help="One group for each tensor: --group-by tensor.")
 @click.option(
@@ -60,6 +69,8 @@ DEFAULT_FORMATS = ("fp16", "bf16", "e4m3", "e5m2")
     metavar="FILE",
     help="Write a table of groups, formats and scales; - for standard output.",
 )
+@click.option("--html", "html_path", metavar="FILE", help="Write a page to look at, in one file.")
+@click.option("--plot", "plot_path", metavar="FILE", help="Draw histogram and S-curves: .png or .svg.")
 @click.option(
     "--fail-if",
     "conditions",
@@ -78,6 +89,8 @@ def command(
     dtypes: tuple[str, ...],
     json_path: str | None,
     csv_path: str | None,
+    html_path: str | None,
+    plot_path: str | None,
     conditions: tuple[str, ...],
     quiet: bool,
 ) -> int:
@@ -88,8 +101,8 @@ def command(
     """
     from precsim.analyze import analyze, parse_condition, parse_scale
     from precsim.number import find_format
-    from precsim.report.numbers import printable
     from precsim.runs import open_run
+    from precsim.wording import printable
 
     if json_path == csv_path == "-":
         raise InputError("--json - and --csv -: only one of them can go to standard output")
@@ -97,9 +110,9 @@ def command(
     checks = [parse_condition(text) for text in conditions]
     targets = list(dict.fromkeys([find_format(name) for name in names] + [check.format for check in checks]))
     scales = tuple(dict.fromkeys([1.0] if scale is None else [1.0, parse_scale(scale)]))
-    share = _share(max_flushed)
-    run = open_run(paths, dtypes=_dtypes(dtypes))
-    with _progress(run) as progress:
+    share = given_share(max_flushed)
+    run = open_run(paths, dtypes=given_dtypes(dtypes))
+    with reading_progress(run) as progress:
         analysis = analyze(
             run,
             targets,
@@ -111,6 +124,7 @@ def command(
     if not quiet and "-" not in (json_path, csv_path):
         print_analysis(analysis)
     _write(analysis, json_path, csv_path)
+    _draw(analysis, paths, html_path, plot_path)
     failed = [(check, groups) for check in checks if (groups := check.failures(analysis))]
     for check, groups in failed:
         shown = ", ".join(map(printable, groups[:5])) + (
@@ -132,7 +146,8 @@ def print_analysis(analysis: Analysis) -> None:
     console.print(render_analysis(analysis))
 
 
-def _share(text: str) -> Fraction:
+def given_share(text: str) -> Fraction:
+    """A share as people write it."""
     from precsim.number.explain import parse_real
 
     number = parse_real(text.rstrip("% "))
@@ -143,7 +158,8 @@ def _share(text: str) -> Fraction:
     return share
 
 
-def _dtypes(given: tuple[str, ...]) -> dict[str, str]:
+def given_dtypes(given: tuple[str, ...]) -> dict[str, str]:
+    """Types by tensor name, as people write them."""
     from precsim.runs.entry import stored_type
 
     pairs = [text.rpartition("=") for text in given]
@@ -157,7 +173,7 @@ def _dtypes(given: tuple[str, ...]) -> dict[str, str]:
 
 
 @contextmanager
-def _progress(run: Run) -> Iterator[Callable[[TensorEntry], None]]:
+def reading_progress(run: Run) -> Iterator[Callable[[TensorEntry], None]]:
     """A bar on a terminal, nothing in a pipe."""
     import sys
 
@@ -170,7 +186,7 @@ def _progress(run: Run) -> Iterator[Callable[[TensorEntry], None]]:
     from rich.markup import escape
     from rich.progress import Progress
 
-    from precsim.report.numbers import printable
+    from precsim.wording import printable
 
     ends = list(accumulate(_bytes(path) for path in run.files))
     starts = dict(zip(run.files, [0, *ends], strict=False))
@@ -200,16 +216,29 @@ def _write(analysis: Analysis, json_path: str | None, csv_path: str | None) -> N
     from precsim.report.analysis_data import analysis_to_dict, write_analysis_csv
 
     if json_path is not None:
-        with _output(json_path) as file:
+        with output_file(json_path) as file:
             json.dump(analysis_to_dict(analysis), file, indent=1, allow_nan=False)
             file.write("\n")
     if csv_path is not None:
-        with _output(csv_path) as file:
+        with output_file(csv_path) as file:
             write_analysis_csv(analysis, file)
 
 
+def _draw(analysis: Analysis, paths: tuple[str, ...], html_path: str | None, plot_path: str | None) -> None:
+    if html_path is not None:
+        from precsim.report.page import render_page
+
+        page = render_page(analysis, title=", ".join(Path(path).name or path for path in paths[:3]))
+        with output_file(html_path) as file:
+            file.write(page)
+    if plot_path is not None:
+        from precsim.report.plot import plot_curves
+
+        plot_curves(analysis, plot_path)
+
+
 @contextmanager
-def _output(path: str) -> Iterator[IO[str]]:
+def output_file(path: str) -> Iterator[IO[str]]:
     """A file to write, or standard output."""
     try:
         # A name may hold what UTF-8 does not, such as half of a surrogate pair.

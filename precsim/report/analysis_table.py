@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from precsim.analyze import Analysis, Evidence, FormatResult, Group, TensorResult
-from precsim.report.numbers import count, counted, percent, power, power_range, printable
+from precsim.wording import count, counted, percent, power, power_range, printable
 
 __all__ = ["render_analysis"]
 

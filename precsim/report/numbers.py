@@ -1,48 +1,5 @@
-"""Numbers for people: nothing small is printed as zero, nothing incomplete as whole."""
+"""Numbers for people."""
 
-from __future__ import annotations
-
-import math
+from precsim.wording import count, counted, percent, power, power_range, printable
 
 __all__ = ["count", "counted", "percent", "power", "power_range", "printable"]
-
-
-def count(number: int) -> str:
-    """An integer with separators."""
-    return f"{number:,}"
-
-
-def counted(number: int, thing: str) -> str:
-    """An integer and the things counted: no tensors, 1 tensor, 2 tensors; the plural is formed with an s."""
-    return f"{count(number) if number else 'no'} {thing}{'' if number == 1 else 's'}"
-
-
-def printable(text: str) -> str:
-    """A name from a file, with escapes for what would move the cursor, colour the terminal or not encode."""
-    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
-
-
-def percent(part: int, whole: int) -> str:
-    """A share in per cent: 0 only for none, 100 % only for all."""
-    if not part or not whole:
-        return "0"
-    if part == whole:
-        return "100 %"
-    share = 100 * part / whole
-    if share >= 99.95:
-        return "> 99.9 %"
-    return f"{share:.3g} %" if share >= 0.01 else f"{share:.1e} %"
-
-
-def power(value: float) -> str:
-    """A power of two as 2^k, any other number as it is."""
-    fraction, exponent = math.frexp(value)
-    return f"2^{exponent - 1}" if fraction == 0.5 else f"{value:g}"
-
-
-def power_range(amin: float, amax: float) -> str:
-    """The binades that magnitudes lie in."""
-    if amax == 0.0:
-        return "no nonzero numbers"
-    low, high = (math.frexp(value)[1] - 1 for value in (amin, amax))
-    return f"2^{low} … 2^{high}"

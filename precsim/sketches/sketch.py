@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any, SupportsFloat, SupportsIndex
@@ -201,6 +201,43 @@ class Sketch:
     def _facts(self) -> tuple[float, ...]:
         infinities = (self.positive_infinities, self.negative_infinities)
         return (self.least_exponent, self.zeros, *infinities, self.nans, self.amax, self.amin)
+
+    # ---- other sketches of the same numbers --------------------------------------------------------------------
+
+    def scaled(self, exponent: int) -> Sketch:
+        """The sketch of the numbers times 2^exponent: rows move, significands stay."""
+        return replace(
+            self,
+            least_exponent=self.least_exponent + exponent if self.counts.shape[1] else 0,
+            amax=math.ldexp(self.amax, exponent),
+            amin=math.ldexp(self.amin, exponent) if self.nonzero else math.inf,
+        )
+
+    def without_binades_below(self, exponent: int) -> Sketch:
+        """The sketch without the finite nonzero numbers of magnitude below 2^exponent; `amin` is then a bound."""
+        cut = min(max(exponent - self.least_exponent, 0), self.counts.shape[1])
+        if not cut:
+            return self
+        kept = self.counts[:, cut:].copy()
+        if not kept.any():
+            return replace(
+                self,
+                least_exponent=0,
+                counts=np.zeros((2, 0, BIN_COUNT), np.int64),
+                amax=0.0,
+                amin=math.inf,
+                moments=None if self.moments is None else Moments.empty(),
+            )
+        moments = self.moments
+        return replace(
+            self,
+            least_exponent=self.least_exponent + cut,
+            counts=kept,
+            amin=max(self.amin, math.ldexp(1.0, exponent)),
+            moments=None
+            if moments is None
+            else Moments(moments.distances[:, cut:].copy(), moments.sums[:, cut:].copy(), moments.rounded),
+        )
 
     # ---- what a cast does --------------------------------------------------------------------------------------
 

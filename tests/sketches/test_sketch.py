@@ -289,3 +289,21 @@ def test_windows_without_two_ends():
     assert str(wide) == "no window"
     with pytest.raises(ps.InputError, match="max_flushed must be 0 … 1"):
         ps.sketch([1.0]).window(ps.FP16, 2.0)
+
+
+@pytest.mark.parametrize("exponent", [-160, -3, 0, 5, 30])
+def test_a_scaled_sketch_is_the_sketch_of_scaled_numbers(exponent):
+    x = np.random.default_rng(1).lognormal(0, 3, 5000) * np.array([1, -1] * 2500)
+    assert ps.sketch(x).scaled(exponent) == ps.sketch(np.ldexp(x, exponent))
+
+
+def test_binades_can_be_taken_off_from_below():
+    x = np.float32([2.0**-30, -1.5 * 2.0**-20, 1.0, 3.0, 0.0, np.inf])
+    s = ps.sketch(x)
+    kept = s.without_binades_below(-20)
+    assert kept == ps.sketch(x[1:]).scaled(0).without_binades_below(-20)
+    assert (kept.nonzero, kept.zeros, kept.nonfinite, kept.amax) == (3, 1, 1, 3.0)
+    assert kept.error(ps.FP16) == ps.sketch(x[1:]).error(ps.FP16)
+    assert s.without_binades_below(-30) is s
+    assert s.without_binades_below(9).nonzero == 0
+    assert s.without_binades_below(9).error(ps.FP16).n == 1
