@@ -16,7 +16,7 @@ from precsim.errors import InputError
 from precsim.kernels import engine
 from precsim.number import Format
 from precsim.runs import TensorEntry, loss_scale
-from precsim.sketches import Outcomes, Sketch, Window, sketch_source
+from precsim.sketches import Outcomes, Sketch, Window
 
 __all__ = ["GROUPINGS", "Analysis", "Evidence", "FormatResult", "Group", "TensorResult", "analyze"]
 
@@ -269,10 +269,14 @@ def _read(
     errors: bool,
     blockwise: Sequence[Format],
 ) -> TensorResult:
-    total, counting = Sketch(), engine()
+    counting = engine()
+    total = entry.sketch(counting, errors=errors)
     cast = dict.fromkeys(direct, Outcomes(0, 0, 0, 0, 0, 0))
-    for source in entry.chunks():
-        total = total + sketch_source(source, counting, errors=errors)
+    if direct and entry.stored is not None:
+        raise InputError(
+            f"{entry.path}: of tensor {entry.name!r} only the sketch was kept: it answers for powers of two as scales"
+        )
+    for source in entry.chunks() if direct else ():
         for fmt, scale in direct:
             cast[fmt, scale] += direct_outcomes(source, fmt, scale, counting)
     return TensorResult(
@@ -291,7 +295,8 @@ def _read(
 
 def _by_block(entry: TensorEntry, sketch: Sketch, formats: Sequence[Format]) -> dict[Format, Outcomes]:
     """Outcomes with a scale for each block, without dead numbers; none for samples: no neighbours."""
-    if entry.numel_full is not None and entry.numel_full > entry.numel:
+    sampled = entry.numel_full is not None and entry.numel_full > entry.numel
+    if sampled or entry.stored is not None:
         return {}
     cut, casting = dead_below(sketch), engine()
     found = dict.fromkeys(formats, Outcomes(0, 0, 0, 0, 0, 0))

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from precsim.errors import InputError
-from precsim.kernels import Source
+from precsim.kernels import Engine, Source
 from precsim.number import Format, find_format
+from precsim.sketches import Sketch, sketch_source
 
 __all__ = ["CHUNK_BYTES", "DTYPES", "StoredType", "TensorEntry", "stored_type"]
 
@@ -124,6 +125,8 @@ class TensorEntry:
     metadata: Mapping[str, str] = field(repr=False)
     read: Callable[[int], Iterator[np.ndarray[Any, Any]]] = field(repr=False, compare=False)
     """Gives the stored elements in flat pieces of at most so many bytes, in C order."""
+    stored: Sketch | None = field(default=None, repr=False)
+    """The sketch of a tensor of which nothing else was kept."""
 
     def __post_init__(self) -> None:
         try:
@@ -165,11 +168,34 @@ class TensorEntry:
             raise InputError(
                 f"{self.path}: tensor {self.name!r} is complex: store its real and imaginary part"
             )
+        if self.stored is not None and self.numel:
+            raise InputError(
+                f"{self.path}: of tensor {self.name!r} only the sketch was kept, not its elements"
+            )
         for piece in self.read(max_bytes):
             native = piece.astype(piece.dtype.newbyteorder("="), copy=False)
             if self.format is None and native.dtype != np.uint64:
                 native = native.astype(np.int64, copy=False)
             yield Source(np.ascontiguousarray(native), self.format)
+
+    def sketch(self, engine: Engine, *, errors: bool = True) -> Sketch:
+        """The sketch of the whole tensor: the stored one, or from its elements.
+
+        Raises
+        ------
+        InputError
+            For what `chunks` refuses; for errors of a stored sketch of counts alone.
+        """
+        if self.stored is not None:
+            if errors and self.stored.moments is None and self.stored.n:
+                raise InputError(
+                    f"{self.path}: tensor {self.name!r} was recorded with counts alone, without errors"
+                )
+            return self.stored
+        total = Sketch()
+        for source in self.chunks():
+            total = total + sketch_source(source, engine, errors=errors)
+        return total
 
     def array(self) -> np.ndarray[Any, Any]:
         """The whole tensor in its shape: numbers, or codes of formats narrower than float32.

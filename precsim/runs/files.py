@@ -14,6 +14,7 @@ from precsim.errors import InputError
 from precsim.runs.entry import TensorEntry
 from precsim.runs.numpy_file import read_npy, read_npz
 from precsim.runs.safetensors_file import read_safetensors
+from precsim.runs.sketch_file import read_sketch_entries
 from precsim.runs.torch_file import read_torch
 
 __all__ = ["EXTENSIONS", "Found", "expand_paths", "read_file"]
@@ -21,8 +22,11 @@ __all__ = ["EXTENSIONS", "Found", "expand_paths", "read_file"]
 EXTENSIONS = (".safetensors", ".npy", ".npz", ".pt", ".pth")
 """Files that are read."""
 
-_NAMED_ALONE = (".bin",)
-"""Files that are read, by torch, if they are named: in folders most of them are something else."""
+_NAMED_ALONE = (".bin", ".parquet")
+"""Files that are read, by torch and as sketches, if they are named: in folders most of them are something else."""
+
+_SKETCHES = "sketches"
+"""Folder whose .parquet files are sketches."""
 
 
 class Found(NamedTuple):
@@ -99,10 +103,14 @@ def _checked(file: Path) -> Path:
 
 def _expand_folder(folder: Path) -> Found:
     content = list(_walk(folder))
-    files = sorted((file for file in content if file.suffix in EXTENSIONS), key=_natural)
+    files = sorted((file for file in content if _is_read(file)), key=_natural)
     if not files:
         raise InputError(f"{folder}: holds no file that precsim reads ({', '.join(EXTENSIONS)})")
     return Found(files, len(content) - len(files))
+
+
+def _is_read(file: Path) -> bool:
+    return file.suffix in EXTENSIONS or (file.suffix == ".parquet" and file.parent.name == _SKETCHES)
 
 
 def _expand_glob(pattern: str) -> Found:
@@ -193,6 +201,8 @@ def read_file(path: Path, dtypes: Mapping[str, str] | None = None) -> list[Tenso
                 return read_npz(path, stated)
             case ".pt" | ".pth" | ".bin":
                 return read_torch(path)
+            case ".parquet":
+                return list(read_sketch_entries(path))
     except OSError as error:
         raise InputError(f"{path}: can't be read: {_reason(error)}") from error
     raise InputError(f"{path}: unknown kind of file: expected {', '.join(EXTENSIONS)}")
