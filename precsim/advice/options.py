@@ -107,6 +107,8 @@ class Situation:
     max_flushed: Fraction
     risks: Mapping[Format, Mapping[int, Risk]]
     seen: str
+    forward: Sequence[TensorResult] = ()
+    """Activations and weights: no loss scale moves them."""
 
 
 def flushed_and_over(outcomes: Outcomes) -> str:
@@ -138,6 +140,22 @@ def _stepwise_db(
             error = sketch.error(fmt, math.ldexp(1.0, window.high - 1))
             signal, noise = signal + error.signal, noise + error.squared
     return 10 * math.log10(signal / noise) if signal and noise else None
+
+
+def forward_overflow(situation: Situation, fmt: Format) -> list[str]:
+    """What of the forward pass overflows in a format: a sentence, or none."""
+    over = [
+        (outcomes.overflowed, tensor)
+        for tensor in situation.forward
+        if (outcomes := tensor.sketch.outcomes(fmt)).overflowed
+    ]
+    if not over:
+        return []
+    _, worst = max(over, key=lambda pair: pair[1].sketch.amax)
+    return [
+        f"The forward pass overflows in {counted(len(over), 'tensor')}, {worst.name} with amax "
+        f"{worst.sketch.amax:.6g} first of all: no loss scale mends that, since it scales gradients alone."
+    ]
 
 
 def no_scale(situation: Situation, fmt: Format) -> Option:

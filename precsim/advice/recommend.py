@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -15,12 +15,14 @@ from precsim.advice.options import (
     Situation,
     block_scales,
     dynamic_scale,
+    forward_overflow,
     no_scale,
     static_scale,
     tensor_scales,
 )
 from precsim.advice.risk import Risk, overflow_risk
 from precsim.analyze import Analysis, TensorResult, analyze
+from precsim.analyze.roles import is_forward
 from precsim.errors import InputError
 from precsim.number import Format, Mode, find_format
 from precsim.runs import TensorEntry
@@ -159,7 +161,12 @@ def advise_on(
     confidence: float = 0.9,
 ) -> Advice:
     """`advise`, on an analysis with errors that was made before."""
-    recorded = analysis.total.tensors
+    recorded = [tensor for tensor in analysis.total.tensors if not is_forward(tensor.name)]
+    forward = [tensor for tensor in analysis.total.tensors if is_forward(tensor.name)]
+    if not recorded:
+        raise InputError(
+            "the recording holds activations and weights alone: advice on loss scales needs gradients"
+        )
     kept, apart = set_apart(recorded)
     refused = unproven(recorded, captured_scale)
     tensors, notes = true_gradients(kept, captured_scale)
@@ -185,6 +192,7 @@ def advise_on(
             analysis.max_flushed,
             _risks(formats, sums, total, analysis.max_flushed, steps, confidence),
             _seen(tensors, by_step, analysis),
+            forward,
         )
         options = _ranked(situation, formats)
     return Advice(
@@ -209,6 +217,14 @@ def _ranked(situation: Situation, formats: Sequence[Format]) -> list[Option]:
             options.append(plain)
             if fmt.exponent_bits < 8:
                 options += [static_scale(situation, fmt), dynamic_scale(situation, fmt)]
+            broken = forward_overflow(situation, fmt)
+            if broken:
+                options = [
+                    replace(option, verdict=_VERDICTS[-1], why=(*broken, *option.why))
+                    if option.format == fmt
+                    else option
+                    for option in options
+                ]
         else:
             options.append(tensor_scales(situation, fmt))
             blocks = block_scales(situation, fmt)
@@ -337,6 +353,11 @@ def _evidence(analysis: Analysis, apart: Sequence[SetApart]) -> list[str]:
         parts = [counted(noise, "tensor") + " of rounding noise"] if noise else []
         parts += [f"dead numbers of {counted(dead, 'tensor')}"] if dead else []
         lines.append(f"Set apart: {' and '.join(parts)}.")
+    forward = sum(is_forward(tensor.name) for tensor in analysis.total.tensors)
+    if forward:
+        lines.append(
+            f"{counted(forward, 'tensor')} are of the forward pass: judged at scale 1, whatever the loss scale."
+        )
     if evidence.skipped:
         lines.append(f"Left out, no floats: {counted(len(evidence.skipped), 'tensor')}.")
     return lines

@@ -261,12 +261,12 @@ def _sketch(columns: dict[str, Any]) -> Sketch:
         )
     amax, amin = columns["amax"], columns["amin"]
     sketch = Sketch(
-        columns["least_exponent"],
-        counts,
-        *(columns[name] for name in _INTEGERS),
-        0.0 if amax is None else amax,
-        math.inf if amin is None else amin,
-        moments,
+        least_exponent=columns["least_exponent"],
+        counts=counts,
+        **{name: columns[name] for name in _INTEGERS},
+        amax=0.0 if amax is None else amax,
+        amin=math.inf if amin is None else amin,
+        moments=moments,
     )
     if sketch.n != columns["numel"]:
         raise ValueError("its counts do not add up to its number of elements")

@@ -63,6 +63,7 @@ def test_which_numbers_are_dead(numbers, cut):
     ("name", "role"),
     [
         ("act_grad/layer0.probs@a", "activation gradient"),
+        ("act/layer0.ln1", "activation"),
         ("grad/layers.0.ln1.weight", "norm"),
         ("grad/bn.bias", "norm"),
         ("grad/layers.0.key.bias", "bias"),
