@@ -13,7 +13,7 @@ _EMBEDDING = re.compile(r"emb|(^|[._/])(wte|wpe|word|pos|typ|tok)([._]|$)", re.I
 
 
 def role_of(name: str) -> str:
-    """One of activation, activation gradient, norm, embedding, bias, weight: read from usual names, so a guess for unusual ones."""
+    """One of activation, activation gradient, norm, embedding, bias, weight: a guess where names are unusual."""
     kind, slash, rest = name.partition("/")
     if slash and _ACTIVATION.match(kind):
         return "activation" if is_forward(name) else "activation gradient"
