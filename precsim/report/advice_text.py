@@ -44,7 +44,7 @@ def advice_sections(advice: Advice) -> list[tuple[str, list[str]]]:
         sections.append(("No verdict: the recording does not prove what is flushed", list(advice.refused)))
     for rank, option in enumerate(advice.options, start=1):
         title = f"{rank}. {option.title}: {option.verdict}"
-        sections.append((title, [line for _, line in _lines(option)]))
+        sections.append((title, [f"{label[0].upper()}{label[1:]}: {line}" for label, line in _lines(option)]))
     return [*sections, *((title, list(lines)) for title, lines in _closing(advice))]
 
 

@@ -21,7 +21,7 @@ from precsim.sketches.moments import Moments, added_moments
 from precsim.sketches.outcomes import Outcomes
 from precsim.sketches.thresholds import Limit, thresholds
 
-__all__ = ["Curve", "Sketch", "Window", "sketch", "sketch_source"]
+__all__ = ["Curve", "Sketch", "Window", "first_place", "sketch", "sketch_source"]
 
 Counts = np.ndarray[tuple[int, int, int], np.dtype[np.int64]]
 
@@ -441,7 +441,7 @@ class Sketch:
         """Numbers of one sign whose magnitude times 2^scale_exponent is at or above a limit."""
         if limit.value == 0:
             return int(self._at_or_above[int(negative), 0])
-        place = _first_place(limit)
+        place = first_place(limit)
         if place is None:
             raise InputError(
                 f"a sketch does not resolve the thresholds of format {fmt.name}: use precsim.outcomes(x, …)"
@@ -508,7 +508,7 @@ def _added(a: Sketch, b: Sketch) -> tuple[int, Counts, Moments | None]:
 
 
 @lru_cache(maxsize=4096)
-def _first_place(limit: Limit) -> tuple[int, int] | None:
+def first_place(limit: Limit) -> tuple[int, int] | None:
     """Binade and bin of the least magnitudes at or above a limit; None if a bin holds both its sides."""
     exponent, significand = split(limit.value)
     at_limit = edge_bin(significand)
