@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import math
+from collections.abc import Iterable, Sequence
 
-__all__ = ["count", "counted", "percent", "power", "power_range", "printable"]
+__all__ = ["count", "counted", "html_list", "html_table", "percent", "power", "power_range", "printable"]
 
 
 def count(number: int) -> str:
@@ -46,3 +48,18 @@ def power_range(amin: float, amax: float) -> str:
         return "no nonzero numbers"
     low, high = (math.frexp(value)[1] - 1 for value in (amin, amax))
     return f"2^{low} … 2^{high}"
+
+
+def html_table(caption: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table for notebooks; all of it is text."""
+    head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    return f"<table><caption>{html.escape(caption)}</caption><tr>{head}</tr>{body}</table>"
+
+
+def html_list(caption: str, lines: Iterable[str]) -> str:
+    """A list for notebooks; all of it is text."""
+    items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
+    return f"<p><b>{html.escape(caption)}</b></p><ul>{items}</ul>"

@@ -28,7 +28,7 @@ from precsim.number import Format, Mode, find_format
 from precsim.runs import TensorEntry
 from precsim.sketches import Sketch, Window
 from precsim.sketches.thresholds import thresholds
-from precsim.wording import counted
+from precsim.wording import counted, html_list
 
 __all__ = ["DEFAULT_FORMATS", "Advice", "StepWindow", "advise", "advise_on"]
 
@@ -91,6 +91,15 @@ class Advice:
     evidence: tuple[str, ...]
     steps: int | None
     analysis: Analysis
+
+    def _repr_html_(self) -> str:
+        parts = [html_list("No verdict", self.refused)] if self.refused else []
+        for rank, option in enumerate(self.options, start=1):
+            lines = [*option.why, *option.sure, *option.changes]
+            parts.append(html_list(f"{rank}. {option.title}: {option.verdict}", lines))
+        return "".join(
+            [*parts, html_list("What this rests on", [*self.movement, *self.notes, *self.evidence])]
+        )
 
 
 def advise(

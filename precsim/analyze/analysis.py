@@ -17,6 +17,7 @@ from precsim.kernels import engine
 from precsim.number import Format
 from precsim.runs import TensorEntry, loss_scale
 from precsim.sketches import Outcomes, Sketch, Window
+from precsim.wording import counted, html_table, percent, power
 
 __all__ = ["GROUPINGS", "Analysis", "Evidence", "FormatResult", "Group", "TensorResult", "analyze"]
 
@@ -167,6 +168,19 @@ class Analysis:
     scales: tuple[float, ...]
     max_flushed: Fraction
     evidence: Evidence
+
+    def _repr_html_(self) -> str:
+        groups = [*self.groups, self.total] if len(self.groups) > 1 else [self.total]
+        header = ["group", "format", "scale", "flushed", "subnormal", "overflow", "usable scales"]
+        rows = []
+        for group in groups:
+            for result in group.formats:
+                for scale, found in result.outcomes.items():
+                    parts = (found.flushed, found.subnormal, found.overflowed)
+                    shares = [percent(part, found.nonzero) for part in parts]
+                    rows.append([group.name, result.format.name, power(scale), *shares, str(result.window)])
+        tensors, elements = self.evidence.tensors, self.evidence.elements
+        return html_table(f"{counted(tensors, 'tensor')}, {counted(elements, 'element')}", header, rows)
 
 
 @dataclass

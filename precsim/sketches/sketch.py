@@ -20,6 +20,7 @@ from precsim.sketches.groups import group_map
 from precsim.sketches.moments import Moments, added_moments
 from precsim.sketches.outcomes import Outcomes
 from precsim.sketches.thresholds import Limit, thresholds
+from precsim.wording import html_table, percent, power_range
 
 __all__ = ["Curve", "Sketch", "Window", "first_place", "sketch", "sketch_source"]
 
@@ -454,6 +455,19 @@ class Sketch:
     def __repr__(self) -> str:
         extremes = f"amin={self.amin!r}, amax={self.amax!r}"
         return f"Sketch(n={self.n}, zeros={self.zeros}, {extremes}, nonfinite={self.nonfinite})"
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for name in ("fp16", "bf16", "e4m3", "e5m2"):
+            found = self.outcomes(name)
+            parts = (found.flushed, found.subnormal, found.overflowed)
+            rows.append(
+                [name, *(percent(part, found.nonzero) for part in parts), str(self.window(name, headroom=1))]
+            )
+        caption = (
+            f"{self.n:,} numbers, {self.zeros:,} zeros, |x| {power_range(self.amin, self.amax)}, at scale 1"
+        )
+        return html_table(caption, ["format", "flushed", "subnormal", "overflow", "usable scales"], rows)
 
 
 class _Power(float):
