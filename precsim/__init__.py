@@ -24,11 +24,13 @@ from precsim.number import find_format as format
 
 if TYPE_CHECKING:
     from precsim.advice import advise
+    from precsim.amp import scalers
     from precsim.cast import decode, encode, quantize
     from precsim.configuration import show_config
     from precsim.kernels import available_engines, use_engine
     from precsim.number.explain import explain
     from precsim.number.profiles import PROFILES
+    from precsim.recording import record
     from precsim.runs import open_run
     from precsim.sketches import Sketch, outcomes, sketch
 
@@ -64,6 +66,8 @@ _LAZY = {
     "open_run": "precsim.runs",
     "outcomes": "precsim.sketches",
     "quantize": "precsim.cast",
+    "record": "precsim.recording",
+    "scalers": "precsim.amp",
     "show_config": "precsim.configuration",
     "sketch": "precsim.sketches",
     "use_engine": "precsim.kernels",
@@ -110,6 +114,8 @@ __all__ = [
     "open_run",
     "outcomes",
     "quantize",
+    "record",
+    "scalers",
     "show_config",
     "sketch",
     "use_engine",

@@ -38,6 +38,7 @@ ROOMS = [
     "runs",
     "analyze",
     "amp",
+    "recording",
     "replay",
     "advice",
     "verify",

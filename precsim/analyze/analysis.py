@@ -217,7 +217,8 @@ def analyze(
         Share of the nonzero numbers that a window may lose.
     group_by : {"kind", "role", "file", "module", "tensor"}
     errors : bool
-        Whether sketches can tell errors too, not counts alone: at a third of the speed and twice the memory.
+        Whether sketches can tell errors too, not counts alone: at a third of the speed and twice the memory. Stored
+        sketches are taken as they are.
     blockwise : sequence of Format
         Formats for which whole tensors are also looked at with a scale for each block of 128 elements.
     progress : callable

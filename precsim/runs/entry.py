@@ -179,18 +179,14 @@ class TensorEntry:
             yield Source(np.ascontiguousarray(native), self.format)
 
     def sketch(self, engine: Engine, *, errors: bool = True) -> Sketch:
-        """The sketch of the whole tensor: the stored one, or from its elements.
+        """The sketch of the whole tensor: the stored one as it is, or from its elements.
 
         Raises
         ------
         InputError
-            For what `chunks` refuses; for errors of a stored sketch of counts alone.
+            For what `chunks` refuses.
         """
         if self.stored is not None:
-            if errors and self.stored.moments is None and self.stored.n:
-                raise InputError(
-                    f"{self.path}: tensor {self.name!r} was recorded with counts alone, without errors"
-                )
             return self.stored
         total = Sketch()
         for source in self.chunks():

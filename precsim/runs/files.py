@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from precsim.errors import InputError
 from precsim.runs.entry import TensorEntry
+from precsim.runs.folder import is_run_folder, sketch_files
 from precsim.runs.numpy_file import read_npy, read_npz
 from precsim.runs.safetensors_file import read_safetensors
 from precsim.runs.sketch_file import read_sketch_entries
@@ -102,6 +103,11 @@ def _checked(file: Path) -> Path:
 
 
 def _expand_folder(folder: Path) -> Found:
+    if is_run_folder(folder):
+        steps = sketch_files(folder)
+        if not steps:
+            raise InputError(f"{folder}: is a run folder without any recorded step")
+        return Found(list(steps), 0)
     content = list(_walk(folder))
     files = sorted((file for file in content if _is_read(file)), key=_natural)
     if not files:

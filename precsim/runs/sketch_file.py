@@ -9,10 +9,10 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,7 +27,15 @@ from precsim.sketches.moments import Moments
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["SCHEMA", "SketchRow", "read_sketch_entries", "read_sketches", "write_sketches"]
+__all__ = [
+    "SCHEMA",
+    "SketchRow",
+    "read_metadata",
+    "read_sketch_entries",
+    "read_sketches",
+    "write_sketches",
+    "write_whole",
+]
 
 SCHEMA = "precsim.sketches/1"
 """Name and version of the layout; a change that readers could notice gets a new number."""
@@ -70,7 +78,9 @@ class SketchRow:
     numel_full: int | None = None
 
 
-def write_sketches(path: str | os.PathLike[str], rows: Iterable[SketchRow]) -> None:
+def write_sketches(
+    path: str | os.PathLike[str], rows: Iterable[SketchRow], *, more: Mapping[str, str] | None = None
+) -> None:
     """Write a Parquet file of sketches.
 
     The file is there in whole or not at all: it is written under another name, synced, and renamed.
@@ -80,6 +90,8 @@ def write_sketches(path: str | os.PathLike[str], rows: Iterable[SketchRow]) -> N
     path : path_like
         Replaced if it is there.
     rows : iterable of SketchRow
+    more : mapping of str to str, optional
+        Further metadata of the file.
 
     Raises
     ------
@@ -87,14 +99,24 @@ def write_sketches(path: str | os.PathLike[str], rows: Iterable[SketchRow]) -> N
         If pyarrow is not installed or the file can't be written.
     """
     arrow, parquet = _pyarrow()
-    columns = [_columns(row) for row in rows]
-    table = arrow.Table.from_pylist(columns, schema=_schema(arrow))
+    table = _table(arrow, list(rows), more or {})
     target = Path(path)
+    write_whole(target, lambda file: parquet.write_table(table, file, compression="zstd"))
+
+
+def write_whole(target: Path, write: Callable[[IO[bytes]], object]) -> None:
+    """Write a file that is there in whole or not at all: under another name, synced, renamed.
+
+    Raises
+    ------
+    InputError
+        If it can't be written; what was there before stays.
+    """
     try:
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
         try:
             with os.fdopen(handle, "wb") as file:
-                parquet.write_table(table, file, compression="zstd")
+                write(file)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, target)
@@ -124,6 +146,25 @@ def read_sketches(path: str | os.PathLike[str]) -> Iterator[SketchRow]:
     except (arrow.ArrowException, OSError) as error:
         text = " ".join(str(error).split())
         raise InputError(f"{source}: is no readable Parquet file: {text[:200]}") from error
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """The metadata of a file of sketches.
+
+    Raises
+    ------
+    InputError
+        As for `read_sketches`.
+    """
+    arrow, parquet = _pyarrow()
+    try:
+        schema = parquet.read_schema(path)
+    except (arrow.ArrowException, OSError) as error:
+        raise InputError(
+            f"{path}: is no readable Parquet file: {' '.join(str(error).split())[:200]}"
+        ) from error
+    _check_schema(schema, path, arrow)
+    return {key.decode(): value.decode("utf-8", "replace") for key, value in schema.metadata.items()}
 
 
 def read_sketch_entries(path: Path) -> Iterator[TensorEntry]:
@@ -186,28 +227,38 @@ def _schema(arrow: Any) -> pyarrow.Schema:
     return arrow.schema(fields, metadata=metadata)
 
 
-def _columns(row: SketchRow) -> dict[str, Any]:
-    sketch, moments = row.sketch, row.sketch.moments
-    return {
-        "run": row.run,
-        "step": row.step,
-        "rank": row.rank,
-        "kind": row.kind,
-        "tensor": row.tensor,
-        "dtype": row.dtype,
-        "loss_scale": row.loss_scale,
-        "numel": sketch.n,
-        "numel_full": row.numel_full,
-        **{name: getattr(sketch, name) for name in _INTEGERS},
-        "amax": sketch.amax if sketch.nonzero else None,
-        "amin": sketch.amin if sketch.nonzero else None,
-        "least_exponent": sketch.least_exponent,
-        "binades": sketch.counts.sum(axis=(0, 2)).tolist(),
-        "counts": sketch.counts.ravel().tolist(),
-        "distances": None if moments is None else moments.distances.ravel().tolist(),
-        "sums": None if moments is None else moments.sums.ravel().tolist(),
-        "rounded": None if moments is None else moments.rounded,
+def _table(arrow: Any, rows: list[SketchRow], more: Mapping[str, str]) -> Any:
+    """Rows as columns; lists by their offsets, without a Python object for each number."""
+    sketches = [row.sketch for row in rows]
+    moments = [sketch.moments for sketch in sketches]
+    columns: dict[str, Any] = {
+        "numel": [sketch.n for sketch in sketches],
+        **{name: [getattr(sketch, name) for sketch in sketches] for name in _INTEGERS},
+        "amax": [sketch.amax if sketch.nonzero else None for sketch in sketches],
+        "amin": [sketch.amin if sketch.nonzero else None for sketch in sketches],
+        "least_exponent": [sketch.least_exponent for sketch in sketches],
+        "binades": _lists(arrow, [sketch.counts.sum(axis=(0, 2)) for sketch in sketches]),
+        "counts": _lists(arrow, [sketch.counts for sketch in sketches]),
+        "distances": _lists(arrow, [None if m is None else m.distances for m in moments]),
+        "sums": _lists(arrow, [None if m is None else m.sums for m in moments]),
+        "rounded": [None if m is None else m.rounded for m in moments],
     }
+    schema = _schema(arrow)
+    columns |= {name: [getattr(row, name) for row in rows] for name in schema.names if name not in columns}
+    arrays = [
+        column if isinstance(column, arrow.Array) else arrow.array(column, schema.field(name).type)
+        for name, column in ((name, columns[name]) for name in schema.names)
+    ]
+    return arrow.Table.from_arrays(arrays, schema=schema.with_metadata({**schema.metadata, **more}))
+
+
+def _lists(arrow: Any, arrays: list[Any]) -> Any:
+    lengths = [0 if array is None else array.size for array in arrays]
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    parts = [array.ravel() for array in arrays if array is not None]
+    flat = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+    mask = arrow.array([array is None for array in arrays])
+    return arrow.ListArray.from_arrays(arrow.array(offsets), arrow.array(flat), mask=mask)
 
 
 def _check_schema(found: Any, path: Path, arrow: Any) -> None:

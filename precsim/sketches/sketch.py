@@ -219,8 +219,10 @@ class Sketch:
         cut = min(max(exponent - self.least_exponent, 0), self.counts.shape[1])
         if not cut:
             return self
+        used = np.flatnonzero(self.counts[:, cut:].any(axis=(0, 2)))
+        cut += int(used[0]) if used.size else 0
         kept = self.counts[:, cut:].copy()
-        if not kept.any():
+        if not used.size:
             return replace(
                 self,
                 least_exponent=0,
@@ -234,7 +236,7 @@ class Sketch:
             self,
             least_exponent=self.least_exponent + cut,
             counts=kept,
-            amin=max(self.amin, math.ldexp(1.0, exponent)),
+            amin=max(self.amin, math.ldexp(1.0, self.least_exponent + cut)),
             moments=None
             if moments is None
             else Moments(moments.distances[:, cut:].copy(), moments.sums[:, cut:].copy(), moments.rounded),

@@ -301,7 +301,9 @@ def test_binades_can_be_taken_off_from_below():
     x = np.float32([2.0**-30, -1.5 * 2.0**-20, 1.0, 3.0, 0.0, np.inf])
     s = ps.sketch(x)
     kept = s.without_binades_below(-20)
-    assert kept == ps.sketch(x[1:]).scaled(0).without_binades_below(-20)
+    want = ps.sketch(x[1:])
+    assert (kept.least_exponent, kept.counts.tobytes()) == (want.least_exponent, want.counts.tobytes())
+    assert kept.amin == 2.0**-20 <= want.amin  # a bound: which number is the least is not known
     assert (kept.nonzero, kept.zeros, kept.nonfinite, kept.amax) == (3, 1, 1, 3.0)
     assert kept.error(ps.FP16) == ps.sketch(x[1:]).error(ps.FP16)
     assert s.without_binades_below(-30) is s
