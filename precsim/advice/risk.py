@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,7 +40,7 @@ LEAST_FLUSH_STEPS = 5
 """Fewest steps that a line is drawn through: two go into the line, and three are the least that show its scatter."""
 
 _MANY_STEPS = 300
-"""From here on the highest tenth of the steps tells enough of the tail, and the bulk's shape needs no assumption."""
+"""From here on the highest steps alone tell enough of the tail, and the bulk's shape needs no assumption."""
 
 _TREND_LEVEL = 0.01
 """Significance at which a trend goes into the model. A trend that isn't there, extended over a long run, misses by far:
@@ -619,7 +619,8 @@ class _Model:
         τ = exp(−rate − log1p(shape·s)/shape),   s = (y − location − slope·t) / scale
 
     GEV: place is the location, rate is 0, and P(Y > y) = 1 − exp(−τ). GPD: the location is the threshold (0 in these
-    units), place is the rate (minus the logarithm of the share of steps above it), and P(Y > y) = τ.
+    units), place is the rate (minus the logarithm of the share of steps above it), and P(Y > y) = τ; y holds excesses
+    over the line, and t is 0: a slope shifts all steps, so all of them tell it, and the few highest tell the rest.
     """
 
     excesses: bool
@@ -629,8 +630,10 @@ class _Model:
     last: float
     y: NDArray[np.float64]
     t: NDArray[np.float64]
-    below: NDArray[np.float64]  # GPD: per cell of steps (threshold, time, number of steps that stay below it)
     ratio: float
+    body: NDArray[np.float64] = field(
+        default_factory=lambda: np.empty(0)
+    )  # GPD: what stays below the threshold, sorted
     slope: float = 0.0  # GPD: what all steps say of the slope, and its standard error
     slope_error: float = math.inf
 
@@ -659,24 +662,29 @@ class _Model:
             exponent = _exponent(draws, self.y, self.t, self.excesses)
             terms = -log_scale - (1 + shape) * exponent
             if self.excesses:
-                rate = draws[:, 0, None]
-                under = rate + _exponent(draws, self.below[0], self.below[1], True)
-                total = terms.sum(1) - len(self.y) * draws[:, 0]
-                total += (self.below[2] * np.log(-np.expm1(-under))).sum(1)
+                rate = draws[:, 0]
+                total = terms.sum(1) - len(self.y) * rate + len(self.body) * np.log(-np.expm1(-rate))
             else:
                 total = (terms - np.exp(-exponent)).sum(1)
         return np.where(np.isfinite(total) & (np.abs(draws[:, 3]) < 1), total * self.ratio, -np.inf)
 
     def probability(self, draws: NDArray[np.float64], y: float, t: ArrayLike) -> NDArray[np.float64]:
         """P(Y > y) of each row (first axis) at each time (second)."""
-        shape = draws[:, 3, None]
+        shape, time = draws[:, 3, None], np.atleast_1d(np.asarray(t, float))
         with np.errstate(all="ignore"):
-            exponent = _exponent(draws, np.asarray(y), np.atleast_1d(np.asarray(t, float)), self.excesses)
+            exponent = _exponent(draws, np.asarray(y), time, self.excesses)
             # Outside the support: beyond the upper end of a bounded tail, below the lower end of a heavy one.
             exponent = np.where(np.isnan(exponent), np.where(shape < 0, np.inf, -np.inf), exponent)
-            if self.excesses:
-                return np.asarray(np.minimum(np.exp(-draws[:, 0, None] - exponent), 1.0))
-            return np.asarray(-np.expm1(-np.exp(-exponent)))
+            if not self.excesses:
+                return np.asarray(-np.expm1(-np.exp(-exponent)))
+            share = np.exp(-draws[:, 0, None])
+            chance = share * np.exp(-exponent)
+        # Where a trend brings the threshold above the limit, steps below it overflow too: those seen say how many.
+        over = y - draws[:, 1, None] * time
+        if (under := over < 0).any():
+            rank = np.searchsorted(self.body, over, side="right") / len(self.body)
+            chance = np.where(under, 1 - (1 - share) * rank, chance)
+        return np.asarray(chance)
 
     def level(self, draws: NDArray[np.float64], probability: float, t: float) -> NDArray[np.float64]:
         """The value that a step exceeds with a probability, of each row."""
@@ -706,42 +714,35 @@ def _maxima(t: NDArray[np.float64], y: NDArray[np.float64], ratio: float) -> _Mo
     first, last = float(t[0]), float(t[-1])
     origin, unit = float(y.mean()), float(rest.std()) or float(y.std())
     when = (2 * t - first - last) / (last - first)
-    return _Model(False, origin, unit, first, last, (y - origin) / unit, when, np.empty((3, 0)), ratio)
+    return _Model(False, origin, unit, first, last, (y - origin) / unit, when, ratio)
 
 
 def _peaks(t: NDArray[np.float64], y: NDArray[np.float64], ratio: float, trend: bool) -> tuple[_Model, float]:
-    """The highest tenth of the steps, GPD, and the threshold's greatest value.
+    """The highest steps, GPD, and the threshold's greatest value.
 
-    With a trend, the threshold follows the line, so that it leaves as many excesses at both ends. The
-    slope is a shift of all steps: they tell it better than the excesses do, so their estimate enters as a prior. The
-    number of excesses grows with the record: 30 at least to tell a shape, 200 at most to stay in the tail.
+    With a trend, the threshold follows the line. The number of excesses grows with the square root of the record, so
+    that it rises without end and their share falls without end; 30 at least, to tell a shape.
     """
     first, last = float(t[0]), float(t[-1])
     when = (2 * t - first - last) / (last - first)
     slope, error = _line(when, y)
-    error /= math.sqrt(ratio)
     rest = y - slope * when * trend
-    peaks = int(np.clip(0.1 * len(y), 30, 200))
+    peaks = int(np.clip(2.6 * math.sqrt(len(y)), 30, 500))
     origin = float(np.partition(rest, len(y) - peaks - 1)[len(y) - peaks - 1])
     over = rest > origin
     unit = float((rest[over] - origin).mean())
-    # Steps that stay below enter by the threshold alone, which moves slowly: 50 cells of time are as good as all steps.
-    edges = np.linspace(-1, 1, 51)
-    number, _ = np.histogram(when[~over], edges)
-    middle = (edges[1:] + edges[:-1]) / 2
-    below = np.stack([slope * trend * middle / unit, middle, number])[:, number > 0]
     return _Model(
         excesses=True,
         origin=origin,
         unit=unit,
         first=first,
         last=last,
-        y=(y[over] - origin) / unit,
-        t=when[over],
-        below=below,
+        y=(rest[over] - origin) / unit,
+        t=np.zeros(int(over.sum())),
         ratio=ratio,
+        body=np.sort(rest[~over] - origin) / unit,
         slope=slope / unit,
-        slope_error=error / unit,
+        slope_error=error / math.sqrt(ratio) / unit,
     ), origin + abs(slope) * trend
 
 
@@ -764,8 +765,8 @@ def _optimum(model: _Model, trend: bool) -> _Optimum:
 
     free = [0, 1, 2, 3] if trend else [0, 2, 3]
     if model.excesses:
-        above = len(model.y)
-        start = np.array([-math.log(above / (above + model.below[2].sum())), model.slope * trend, 0.0, -0.05])
+        above, below = len(model.y), len(model.body)
+        start = np.array([-math.log(above / (above + below)), model.slope * trend, 0.0, -0.05])
     else:
         # Mean and deviation of a Gumbel law; the slope of the line.
         scale = math.sqrt(6) / math.pi
@@ -781,7 +782,7 @@ def _optimum(model: _Model, trend: bool) -> _Optimum:
     simplex = start[free] + np.vstack([np.zeros(len(free)), np.diag(_STEP[free])])
     if not math.isfinite(
         loss(simplex[0])
-    ):  # the start's bounded tail ends before the greatest value: begin without bound
+    ):  # a bounded tail that ends before the greatest value: begin without bound
         simplex[:, free.index(3)] += 0.15
     with np.errstate(invalid="ignore"):  # inf − inf, between corners that are both impossible
         found = optimize.minimize(
@@ -835,7 +836,8 @@ def _posterior(model: _Model, optimum: _Optimum, confidence: float, rng: np.rand
         # A floor under the variances: few draws with weight would make the next round blind.
         floor = np.diag((_STEP[optimum.free] * 1e-3) ** 2)
         covariance = (points - mean).T @ ((points - mean) * weights[:, None]) + floor
-    return _Posterior(draws, weights, confidence)
+    possible = weights > 0  # a draw that the values exclude may not even have probabilities
+    return _Posterior(draws[possible], weights[possible], confidence)
 
 
 def _curvature(model: _Model, optimum: _Optimum) -> NDArray[np.float64]:
@@ -1010,8 +1012,8 @@ def _seen_sentences(risk: Risk) -> list[str]:
     if seen.rule_of_three is not None:
         bound += f", or at most 3/{seen.steps} = {seen.rule_of_three:.2g} (95 %)"
     sentences = [
-        f"Seen: {seen.overflowed} of {seen.steps} recorded steps reach the limit 2^{risk.log2_limit:.2f}; the greatest "
-        f"amax is 2^{risk.largest:.2f}.",
+        f"Seen: {seen.overflowed} of {seen.steps} recorded steps reach the limit 2^{_places(risk.log2_limit)}; the "
+        f"greatest amax is 2^{_places(risk.largest)}.",
         f"By the count alone, {bound}.",
     ]
     return sentences
@@ -1068,6 +1070,10 @@ def _percent(share: float) -> str:
 
 def _spread(interval: Interval) -> str:
     return f"{interval.estimate:.3g} ({interval.low:.3g} to {interval.high:.3g})"
+
+
+def _places(value: float) -> str:
+    return f"{round(value, 2) + 0.0:.2f}"
 
 
 def _mapped(interval: Interval, function: Callable[[float], float]) -> Interval:

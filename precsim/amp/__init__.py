@@ -2,3 +2,7 @@
 
 `precsim.amp.scalers` holds every loss scaler.
 """
+
+from precsim.amp import scalers
+
+__all__ = ["scalers"]

@@ -19,6 +19,7 @@ _VERBS = {
     "cast": "Cast one number and say why the result is what it is.",
     "demo": "Analyze the recorded gradients that come with precsim.",
     "format": "Show a number format, or all of them.",
+    "record": "Run a training script and record its gradients, without touching it.",
 }
 
 

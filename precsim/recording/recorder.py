@@ -224,6 +224,7 @@ class Recorder:
         self._waiting = False
         self._in_scaler = False
         self._norm: float | None = None
+        self._autocast: str | None = None
         self._parameters = self._own_parameters()
         self._undo: list[Callable[[], object]] = []
         try:
@@ -238,6 +239,12 @@ class Recorder:
         """Note numbers of the step to come, such as ``loss``."""
         for name, value in scalars.items():
             self._noted[name] = float(value.detach() if hasattr(value, "detach") else value)
+
+    def use_scaler(self, scaler: Any) -> None:
+        """Record by a loss scaler that was made later."""
+        if self._scaler is None and self._undo:
+            self._scaler = scaler
+            self._wrap_scaler()
 
     def close(self) -> None:
         """Take the hooks off and finish the folder. Safe to call twice."""
@@ -256,6 +263,11 @@ class Recorder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @property
+    def rank(self) -> int:
+        """Number of this process."""
+        return self._folder.rank
 
     @property
     def path(self) -> Path:
@@ -285,6 +297,7 @@ class Recorder:
             if parameter.requires_grad and parameter.is_leaf:
                 handle = parameter.register_post_accumulate_grad_hook(self._accumulated(name))
                 self._undo.append(handle.remove)
+        self._undo.append(self._model.register_forward_hook(lambda *_: self._note_autocast()).remove)
         if {"act_grad", "act"} & set(self._kinds):
             for name, module in self._model.named_modules():
                 if self._wanted(_plain(name) or "output"):
@@ -360,6 +373,7 @@ class Recorder:
 
             if torch.compiler.is_compiling():
                 return
+            self._note_autocast()
             for label, tensor in _outputs(name or "output", output):
                 if "act" in self._kinds and self._recording() and tensor.is_floating_point():
                     self._add("act", label, tensor)
@@ -374,6 +388,14 @@ class Recorder:
                     tensor.register_hook(self._activation_gradient(label))
 
         return hook
+
+    def _note_autocast(self) -> None:
+        """Under autocast gradients pass through its type, whatever they are stored in."""
+        import torch
+
+        for device in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(device):
+                self._autocast = str(torch.get_autocast_dtype(device)).removeprefix("torch.")
 
     def _activation_gradient(self, label: str) -> Callable[[Any], None]:
         def hook(gradient: Any) -> None:
@@ -450,7 +472,7 @@ class Recorder:
             self._write(skipped, found_inf, scale)
         self.step += 1
         self.micro_batches = 0
-        self._norm = None
+        self._norm = self._autocast = None
         for store in (
             self._noted,
             self._gradients,
@@ -462,8 +484,10 @@ class Recorder:
             store.clear()
 
     def _write(self, skipped: bool, found_inf: bool | None, scale: float) -> None:
+        # Under autocast a gradient went through its type, however it is stored.
         rows = [
-            self._row("grad", name, found, dtype, scale) for name, (found, dtype) in self._gradients.items()
+            self._row("grad", name, found, self._autocast or dtype, scale)
+            for name, (found, dtype) in self._gradients.items()
         ]
         rows += [
             self._row(kind, name, found, dtype, scale if kind == "act_grad" else 1.0)
@@ -479,6 +503,7 @@ class Recorder:
             "lr": [float(group["lr"]) for group in self._optimizer.param_groups if "lr" in group],
             "grad_norm": self._norm,
             "micro_batches": self.micro_batches,
+            "autocast": self._autocast,
             "unused": [
                 name for name in self._parameters if name not in self._gradients and "grad" in self._kinds
             ],
@@ -515,9 +540,7 @@ _WRAPPERS = ("module", "_orig_mod", "_checkpoint_wrapped_module")
 
 def _plain(name: str) -> str:
     """A name without what wrappers put before it."""
-    return ".".join(
-        part for part in name.split(".") if part not in ("module", "_orig_mod", "_checkpoint_wrapped_module")
-    )
+    return ".".join(part for part in name.split(".") if part not in _WRAPPERS)
 
 
 def _outputs(name: str, output: Any) -> Iterable[tuple[str, Any]]:

@@ -22,6 +22,7 @@ SCHEMA = "precsim.run/1"
 """Name and version of the layout; a change that readers could notice gets a new number."""
 
 _STEP = re.compile(r"step-(\d+)\.rank-(\d+)\.(parquet|safetensors)")
+_BEGUN = re.compile(r"sketches|tensors|status\.rank-\d+\.json|\.run\.json\..*\.part")
 _STATUS_BYTES = 4096
 
 
@@ -42,6 +43,11 @@ def is_run_folder(folder: Path) -> bool:
     if schema != SCHEMA:
         raise InputError(f"{path}: is a run of layout {schema!r}; this version reads {SCHEMA}")
     return True
+
+
+def _only_begun(folder: Path) -> bool:
+    """Whether all that a folder holds is what other ranks make in it before the first one describes it."""
+    return all(_BEGUN.fullmatch(path.name) for path in folder.iterdir())
 
 
 def _described(path: Path) -> dict[str, Any]:
@@ -122,7 +128,7 @@ class RunFolder:
         """
         root = Path(path)
         try:
-            if root.exists() and any(root.iterdir()) and not is_run_folder(root) and rank == 0:
+            if rank == 0 and root.exists() and not is_run_folder(root) and not _only_begun(root):
                 raise InputError(f"{root}: holds files and is no run folder: choose an empty or a new folder")
             for name in ("sketches", "tensors"):
                 (root / name).mkdir(parents=True, exist_ok=True)

@@ -257,7 +257,7 @@ def _lists(arrow: Any, arrays: list[Any]) -> Any:
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     parts = [array.ravel() for array in arrays if array is not None]
     flat = np.concatenate(parts) if parts else np.zeros(0, np.int64)
-    mask = arrow.array([array is None for array in arrays])
+    mask = arrow.array([array is None for array in arrays], arrow.bool_())
     return arrow.ListArray.from_arrays(arrow.array(offsets), arrow.array(flat), mask=mask)
 
 
