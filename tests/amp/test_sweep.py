@@ -119,3 +119,37 @@ def test_what_can_not_be_swept(scalers, limits, nonfinite, message):
 
 def test_an_infinite_limit_never_overflows():
     assert sweep([Torch(growth_interval=1)], [math.inf] * 200).skipped.tolist() == [0]
+
+
+def test_shares_flushed_are_of_the_steps_taken_at_their_scale():
+    random = np.random.default_rng(3)
+    limits = 2.0 ** random.integers(2, 9, 300)
+    table = random.random((300, 6))  # scales 2^2 … 2^7
+    scalers = [Torch(init=2.0**k, growth_interval=n) for k in (0, 3, 12) for n in (1, 3, 50)]
+    result = sweep(scalers, limits, flushed=table, first_exponent=2)
+    assert result.flushed is not None
+    for i, scaler in enumerate(scalers):
+        state, shares = scaler.initial(), []
+        for limit, row in zip(limits, table, strict=True):
+            if not (found := state.scale > limit):
+                shares.append(row[min(max(int(math.log2(state.scale)) - 2, 0), 5)])
+            state = scaler.update(state, found)
+        assert len(shares) == 300 - result.skipped[i]
+        assert result.flushed[i] == pytest.approx(
+            np.mean(shares), rel=1e-12
+        )  # sums of floats, in another order
+
+
+def test_the_pareto_front():
+    limits = [2.0**10] * 50
+    table = np.linspace(1, 0, 21)[None].repeat(50, 0)  # the higher the scale, the less is flushed
+    texts = ["torch:init=2^10,growth_interval=10", "torch:init=2^8"]
+    scalers = [Torch(init=2.0**4, growth_interval=1000), Torch(init=2.0**8, growth_interval=1000)]
+    scalers += [parse_scaler(text) for text in texts]
+    result = sweep(scalers, limits, flushed=table)
+    assert result.skipped.tolist() == [0, 0, 4, 0]
+    assert result.pareto() == [1, 2]
+    with pytest.raises(InputError, match="no shares flushed"):
+        sweep(scalers, limits).pareto()
+    with pytest.raises(InputError, match="a row for each of 50 steps"):
+        sweep(scalers, limits, flushed=table[:3])

@@ -146,6 +146,8 @@ class Sweep:
     raised_at : ndarray of int64
         The step, counted from 0, at which the original would have ended the run, −1 for none. The other numbers are of
         the steps until then, it included.
+    flushed : ndarray of float64 or None
+        Mean share flushed of the steps that were taken; NaN where none was.
     """
 
     scalers: tuple[Scaler[Any], ...]
@@ -156,9 +158,37 @@ class Sweep:
     greatest: NDArray[np.float64]
     at_floor: NDArray[np.int64]
     raised_at: NDArray[np.int64]
+    flushed: NDArray[np.float64] | None = None
+
+    def pareto(self) -> list[int]:
+        """Scalers that no other one beats: none that skips as few steps flushes less. By steps skipped, ascending.
+
+        Those that end the run are out. Of several that are alike in both the first one stands.
+
+        Raises
+        ------
+        InputError
+            If the sweep was made without the shares flushed.
+        """
+        if self.flushed is None:
+            raise InputError("the sweep knows no shares flushed: give sweep a table of them")
+        best, least = list[int](), np.inf
+        order = np.lexsort((np.arange(len(self.skipped)), self.flushed, self.skipped))
+        for i in order[(self.raised_at < 0)[order] & ~np.isnan(self.flushed[order])].tolist():
+            if self.flushed[i] < least:
+                best.append(i)
+                least = self.flushed[i]
+        return best
 
 
-def sweep(scalers: Sequence[Scaler[Any]], limits: ArrayLike, nonfinite: ArrayLike | None = None) -> Sweep:
+def sweep(
+    scalers: Sequence[Scaler[Any]],
+    limits: ArrayLike,
+    nonfinite: ArrayLike | None = None,
+    *,
+    flushed: ArrayLike | None = None,
+    first_exponent: int = 0,
+) -> Sweep:
     """Step many scalers over one run, closed over overflow: step t overflows where the scale exceeds its limit.
 
     Parameters
@@ -169,6 +199,10 @@ def sweep(scalers: Sequence[Scaler[Any]], limits: ArrayLike, nonfinite: ArrayLik
         The greatest scale at which nothing overflows at each step.
     nonfinite : array_like of bool, shape (steps,), optional
         Steps that overflow at any scale.
+    flushed : array_like of float64, shape (steps, exponents), optional
+        Share flushed at each step at the scales 2^first_exponent, 2^(first_exponent + 1), …; for other scales the power
+        of two below is read, which is a bound from above, and beyond the table its first or last column.
+    first_exponent : int
 
     Returns
     -------
@@ -186,10 +220,46 @@ def sweep(scalers: Sequence[Scaler[Any]], limits: ArrayLike, nonfinite: ArrayLik
     bad = np.zeros(limit.shape, bool) if nonfinite is None else np.asarray(nonfinite, dtype=bool)
     if bad.shape != limit.shape:
         raise InputError(f"nonfinite must have one flag a step: {limit.shape}, got {bad.shape}")
-    return _run(tuple(scalers), np.where(bad, -np.inf, limit), bad)
+    costs = None
+    if flushed is not None:
+        table = np.asarray(flushed, dtype=np.float64)
+        if table.ndim != 2 or len(table) != len(limit) or not table.shape[1]:
+            raise InputError(f"flushed must have a row for each of {len(limit)} steps, got {table.shape}")
+        costs = _Costs(table, first_exponent)
+    return _run(tuple(scalers), np.where(bad, -np.inf, limit), bad, costs)
 
 
-def _run(scalers: tuple[Scaler[Any], ...], limit: NDArray[np.float64], bad: NDArray[np.bool_]) -> Sweep:
+class _Minima:
+    """The first step from a given one on at which a limit lies below a scale, by doubling: minima of 2^k steps."""
+
+    def __init__(self, limit: NDArray[np.float64]) -> None:
+        self._levels = [np.append(limit, np.inf)]
+
+    def good_steps(
+        self, scale: NDArray[np.float64], start: NDArray[np.int64], most: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Number of steps without overflow from each start on, counted up to each one's most."""
+        last = len(self._levels[0]) - 1
+        place, end = start.copy(), start + most
+        for k in range(int(most.max(initial=0)).bit_length() - 1, -1, -1):
+            level = self._level(k)
+            # What lies beyond the end is never reached: its minimum is that of the steps before it.
+            free = (place + (1 << k) <= end) & ~(scale > level[np.minimum(place, last)])
+            place += free.astype(np.int64) << k
+        return place - start
+
+    def _level(self, k: int) -> NDArray[np.float64]:
+        while len(self._levels) <= k:
+            below, step = self._levels[-1], 1 << (len(self._levels) - 1)
+            shifted = np.concatenate([below[step:], np.full(min(step, len(below)), np.inf)])
+            self._levels.append(np.minimum(below, shifted))
+        return self._levels[k]
+
+
+def _run(
+    scalers: tuple[Scaler[Any], ...], limit: NDArray[np.float64], bad: NDArray[np.bool_], costs: _Costs | None
+) -> Sweep:
+    """Each scaler from event to event: between overflows and growths nothing but its count of good steps moves."""
     lanes = [_lane(scaler) for scaler in scalers]
 
     def column(name: str, dtype: type) -> NDArray[Any]:
@@ -200,7 +270,6 @@ def _run(scalers: tuple[Scaler[Any], ...], limit: NDArray[np.float64], bad: NDAr
     interval, restart, hysteresis = (column(name, np.int64) for name in ("interval", "restart", "hysteresis"))
     single, kept, raises = (column(name, bool) for name in ("single", "kept", "raises"))
     on_good, on_fall = column("refill_on_good", bool), column("refill_on_fall", bool)
-    refills_on_good = bool(on_good.any())
 
     def rounded(values: NDArray[np.float64], which: NDArray[np.int64]) -> NDArray[np.float64]:
         return np.where(single[which], values.astype(np.float32).astype(np.float64), values)
@@ -210,39 +279,78 @@ def _run(scalers: tuple[Scaler[Any], ...], limit: NDArray[np.float64], bad: NDAr
     tracker, left = restart.copy(), hysteresis.copy()
     skipped, at_floor = np.zeros(len(lanes), np.int64), np.zeros(len(lanes), np.int64)
     raised_at = np.full(len(lanes), -1, np.int64)
-    alive = np.ones(len(lanes), bool)
+    flushed = np.zeros(len(lanes))
+    step, steps = np.zeros(len(lanes), np.int64), len(limit)
+    minima, always = _Minima(limit), _Minima(np.where(bad, -np.inf, np.inf))
+    active = np.arange(len(lanes) if steps else 0)
 
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        for step, (most, always) in enumerate(zip(limit.tolist(), bad.tolist(), strict=True)):
-            found = alive if always else (scale > most) & alive
-            at_floor += (scale <= floor) & alive
-            tracker += 1
-            due = tracker == interval
-            if found.any():
-                which = np.flatnonzero(found)
-                skipped[which] += 1
-                left[which] -= 1
-                tracker[which] = restart[which]
-                due[which] = False
-                falls = which[left[which] <= 0]
+        while len(active):
+            # Good steps, up to the one that makes the scale grow.
+            now, start = scale[active], step[active]
+            until_due = interval[active] - tracker[active]
+            most = np.minimum(np.where(until_due > 0, until_due, steps), steps - start)
+            good = minima.good_steps(now, start, most)
+            if np.isnan(now).any():  # no limit is below it
+                good = np.where(np.isnan(now), always.good_steps(np.zeros_like(now), start, most), good)
+            step[active] += good
+            tracker[active] += good
+            at_floor[active] += np.where(now <= floor[active], good, 0)
+            if costs is not None:
+                flushed[active] += costs.between(now, start, start + good)
+            refilled = active[on_good[active] & (good > 0)]
+            left[refilled] = hysteresis[refilled]
+            due = active[good == until_due]
+            if len(due):
+                grown = np.minimum(rounded(scale[due] * growth[due], due), cap[due])
+                scale[due] = np.where(kept[due] & ~np.isfinite(grown), scale[due], grown)
+                tracker[due] = 0
+                left[due] = hysteresis[due]
+                greatest[due] = np.maximum(greatest[due], scale[due])
+            # The others overflow now, unless the run is over.
+            found = active[(good != until_due) & (step[active] < steps)]
+            if len(found):
+                at_floor[found] += scale[found] <= floor[found]
+                skipped[found] += 1
+                left[found] -= 1
+                tracker[found] = restart[found]
+                falls = found[left[found] <= 0]
                 ends = falls[raises[falls] & (scale[falls] == floor[falls])]
-                raised_at[ends] = step
-                alive = alive.copy()
-                alive[ends] = False
+                raised_at[ends] = step[ends]
                 lowered = rounded(scale[falls] * backoff[falls] / divisor[falls], falls)
                 scale[falls] = np.maximum(lowered, floor[falls])
                 refilled = falls[on_fall[falls]]
                 left[refilled] = hysteresis[refilled]
                 least[falls] = np.minimum(least[falls], scale[falls])
                 greatest[falls] = np.maximum(greatest[falls], scale[falls])
-            if refills_on_good:
-                np.copyto(left, hysteresis, where=on_good & ~found)
-            due &= alive
-            if due.any():
-                which = np.flatnonzero(due)
-                grown = np.minimum(rounded(scale[which] * growth[which], which), cap[which])
-                scale[which] = np.where(kept[which] & ~np.isfinite(grown), scale[which], grown)
-                tracker[which] = 0
-                left[which] = hysteresis[which]
-                greatest[which] = np.maximum(greatest[which], scale[which])
-    return Sweep(scalers, len(limit), skipped, scale, least, greatest, at_floor, raised_at)
+                step[found] += 1
+                step[ends] = steps
+            active = active[step[active] < steps]
+    taken = np.where(raised_at < 0, steps, raised_at + 1) - skipped
+    share = np.divide(flushed, taken, out=np.full(len(lanes), np.nan), where=taken > 0)
+    return Sweep(
+        scalers,
+        steps,
+        skipped,
+        scale,
+        least,
+        greatest,
+        at_floor,
+        raised_at,
+        None if costs is None else share,
+    )
+
+
+class _Costs:
+    """Sums over steps of a number that each step has at each power-of-two scale."""
+
+    def __init__(self, table: NDArray[np.float64], first_exponent: int) -> None:
+        self._sums = np.concatenate([np.zeros((1, table.shape[1])), np.cumsum(table, axis=0)])
+        self._first = first_exponent
+
+    def between(
+        self, scale: NDArray[np.float64], start: NDArray[np.int64], end: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        exponent = np.frexp(np.where(np.isfinite(scale) & (scale > 0), scale, 1.0))[1] - 1
+        column = np.clip(exponent - self._first, 0, self._sums.shape[1] - 1)
+        return np.asarray(self._sums[end, column] - self._sums[start, column])
